@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from wsopt.emit import tensor_tiles
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import vector_columns
 from wsopt.emit.rings import Ring
 from wsopt.emit.tensors import GLUON, Box
 from wsopt.graph.types import DType
+from wsopt.program.facts import Release
+from wsopt.program.ids import ValueKind
+from wsopt.program.program import Value
 from wsopt.schedule.types import PartitionRole
 
 _CONSUMER = frozenset({PartitionRole.CONSUMER})
+_CORRECTION = frozenset({PartitionRole.CORRECTION})
+_LOADED = frozenset({PartitionRole.LOADER, PartitionRole.CONSUMER})
 _SUMS = frozenset({PartitionRole.MMA_WARP, PartitionRole.CONSUMER})
 _STORES = frozenset({PartitionRole.CONSUMER, PartitionRole.STORE_WARP})
 
@@ -68,24 +74,28 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
     s = plan.s
     reader = PartitionRole.MMA_WARP if plan.sums_apart else PartitionRole.CONSUMER
     loaded = frozenset({PartitionRole.LOADER, reader})
+    holders = 1 if plan.values_apart else s.consumers
     if plan.stationary:  # which persistent blocks hand back
         sets = "STATIONARY_SETS * CONSUMERS" if s.persistent else "CONSUMERS"
-        back = (Barrier("stationary_empty", s.consumers),) if s.persistent else ()
+        back = (Barrier("stationary_empty", holders),) if s.persistent else ()
         barriers = (Barrier("stationary_full", 1), *back)
         buffers = [_buffer(f"{box.name}_held", box, sets) for box in plan.stationary]
         yield Channel(STATIONARY.depth, loaded, tuple(buffers), barriers)
     for ring in plan.rings:
         slots = ((box, _times(ring.depth, one.copies)) for one, boxes in ring.members for box in boxes)
         buffers = [_buffer(f"{box.name}_ring", box, count) for box, count in slots]
-        readers = 1 if plan.sums_apart else s.at_once
+        committed = _by_commit(plan, ring)
+        readers = 1 if committed else s.at_once
         filled = 1 if ring.plan.copied else s.at_once
         barriers = (Barrier(f"{ring.name}_full", filled), Barrier(f"{ring.name}_empty", readers))
-        roles = _ends(plan, ring) if s.transforms else loaded
+        roles = _ends(plan, ring) if s.transforms else loaded if committed else _LOADED
         number = next((number for number, own in enumerate(plan.loaders) if ring in own), 0)
         yield Channel(ring.depth, roles, tuple(buffers), barriers, loader=number)
     if plan.ping_pong:  # the order in which consumers go round the ring
         yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
-    if plan.sums_apart:  # sets of sums, which one warp's products fill and consumers read, each its rows
+    if plan.values_apart:
+        yield from _values(plan)
+    elif plan.sums_apart:  # sets of sums, which one warp's products fill and consumers read, each its rows
         shape = (_times("SUM_SETS", s.consumers), "CONSUMER_ROWS", "TILE_COLUMNS")
         sums = (
             Buffer(f"{name}_sums", GLUON[DType.F32], shape, "SUM_LAYOUT", "allocate_tensor_memory")
@@ -94,6 +104,34 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
         barriers = (Barrier("sums_full", 1), Barrier("sums_empty", s.consumers))
         yield Channel("SUM_SETS", _SUMS, tuple(sums), barriers)
     yield from _own(plan)
+
+
+def _by_commit(plan: KernelPlan, ring: Ring) -> bool:
+    """Whether the tensor core hands back a ring's slots."""
+    backs = (plan.program.op(one).counts for one in ring.plan.releases)
+    return any(isinstance(back, Release) and back.by_commit for back in backs)
+
+
+def _values(plan: KernelPlan) -> Iterator[Channel]:
+    """Channels of values in tensor memory: what each product leaves or takes, and factors of sums on their way."""
+    for product in tensor_tiles.products(plan):
+        buffers = tuple(_of_value(plan, value) for value in tensor_tiles.tiles(plan, product))
+        barriers = tuple(Barrier(name, 1) for name in tensor_tiles.barriers(plan, product))
+        roles = _SUMS | _CORRECTION if tensor_tiles.is_corrected(plan, product) else _SUMS
+        yield Channel("CONSUMERS", roles, buffers, barriers)
+    for op in tensor_tiles.corrections(plan):
+        slots = tensor_tiles.handed(plan, op.inputs[0])
+        buffer = Buffer(slots.name, GLUON[DType.F32], ("CONSUMERS", "CONSUMER_ROWS"), "FACTOR_LAYOUT")
+        both = (Barrier(f"{slots.name}_full", 1), Barrier(f"{slots.name}_empty", 1))
+        yield Channel("CONSUMERS", _CONSUMER | _CORRECTION, (buffer,), both)
+
+
+def _of_value(plan: KernelPlan, value: Value) -> Buffer:
+    """All consumers' tiles of a value in tensor memory."""
+    name, kind = tensor_tiles.memory(plan, value.id), value.id.kind
+    layout = {ValueKind.SUM: "SUM_LAYOUT", ValueKind.RESULT: "RESULT_LAYOUT"}.get(kind, "OPERAND_LAYOUT")
+    shape = ("CONSUMERS", *map(str, value.shape))
+    return Buffer(name, GLUON[value.dtype], shape, layout, "allocate_tensor_memory")
 
 
 def _ends(plan: KernelPlan, ring: Ring) -> frozenset[PartitionRole]:

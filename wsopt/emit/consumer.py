@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import inputs, records, splits, tensor_sums, text
+from wsopt.emit import inputs, records, splits, tensor_sums, tensor_values, text
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import PART_COLUMN, Function, each_owed, each_part, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
@@ -93,7 +93,7 @@ class Consumer:
             *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
         step = self._first_step()
-        begin = [] if plan.sums_apart else [*step, *self._first_slots()]
+        begin = [] if plan.sums_apart and not plan.values_apart else [*step, *self._first_slots()]
         if not plan.loops_over_tiles:
             begin += ["visit = 0", *(splits.nothing_owed(plan) if plan.owes_ends else [])]
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
@@ -192,6 +192,8 @@ class Consumer:
             started = operations.writer.starts() if plan.program.long_rows else ()
             return [rows, *started, *([f"columns = column + {self._tile_columns()}"] if plan.columns else [])]
         lines = [] if plan.columns else [rows]
+        if plan.values_apart:
+            return [*lines, *operations.writer.starts(), *tensor_values.cleared(operations), *operations.vectors()]
         made = [v.id.subject for v in plan.program.values if v.consumer == 0 and v.id.kind is ValueKind.VALUE]
         results = [name for name in made if name in operations.writer.results]
         lines += [zero(plan.value(name), "TILE_DEPTH", layout) for name in results]
@@ -207,7 +209,7 @@ class Consumer:
         under = load_lines(vectors, plan.place("rows", "columns"), plan.s)
         later = plan.split or plan.refill.first or plan.refill.apart
         under += [] if later else [inputs.input_loads(plan)]
-        if plan.sums_apart:
+        if plan.sums_apart and not plan.values_apart:
             return [*under, tensor_sums.wait(), *records.behind_loop(plan), *store_lines(vectors)]
         if plan.program.long_rows:
             first, *again = (each_part(self._part(stretch.loop)) for stretch in self.stretches)
@@ -225,6 +227,8 @@ class Consumer:
         for stretch in self.stretches:
             lines += self._stretch(stretch, under if begun else [])
         lines += [self._passed("end", "tile_end")] if plan.own_k_blocks else []
+        if plan.values_apart:
+            return [*lines, *tensor_values.whole(self.operations), *store_lines(vectors)]
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
         lines += records.behind_loop(plan)
         return [*lines, *([] if plan.split else store_lines(vectors))]
@@ -268,7 +272,7 @@ class Consumer:
 
     def _before(self) -> list[str]:
         """Lines before the loops: the stationary tile, K-blocks of others' rows, K-blocks too few to overlap."""
-        lines = [STATIONARY.wait_full("visit")] if self.plan.stationary else []
+        lines = [STATIONARY.wait_full("visit")] if self.plan.stationary and not self.plan.values_apart else []
         if self.plan.own_k_blocks and self.live.waits:
             lines.append(self._passed("tile_begin", "begin"))
         if self.may_fall_short:
@@ -296,13 +300,13 @@ def consumer_of(plan: KernelPlan) -> Consumer:
     With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
     """
     consumer = Consumer(plan, operations_of(plan), live_loops(plan.program.bounds, plan.s))
-    if plan.sums_apart:
+    if plan.sums_apart and not plan.values_apart:
         return consumer
     if plan.program.long_rows:
         both = [unrolled(consumer.operations, which=one) for one in row_passes(plan)]
         loops = tuple(Stretch("0", "ROW_PARTS", loop) for loop in both)
         return replace(consumer, stretches=loops)
-    plain, live = unrolled(consumer.operations), consumer.live
+    plain, live = _loop(consumer.operations), consumer.live
     consumer = replace(consumer, least=plain.least)
     if not plan.program.bounds.every and not plan.owes_ends:
         passes = plan.k_blocks if plan.s.copies == 1 else f"{plan.k_blocks} // {plan.s.copies}"
@@ -310,7 +314,7 @@ def consumer_of(plan: KernelPlan) -> Consumer:
         only = Stretch("begin", "end", plain) if plan.ranged else Stretch("0", end, plain)
         return replace(consumer, stretches=(only,))
     overlapped = any(p.stage for p in in_pass(plan.verified, f"{PartitionRole.CONSUMER}0"))
-    masked = unrolled(consumer.operations, masked=True, overlapped=False)
+    masked = _loop(consumer.operations, masked=True)
     if live.most_whole < (plain.least if overlapped else 1):
         return replace(consumer, stretches=(Stretch("begin", "end", masked),))
     has_lower = any(bound.stream > 0 for bound in plan.program.bounds.every)
@@ -323,6 +327,13 @@ def consumer_of(plan: KernelPlan) -> Consumer:
         found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
     short = overlapped and (plain.least > 1 or live.none_whole)
     return replace(consumer, stretches=tuple(found), may_fall_short=short)
+
+
+def _loop(operations: Operations, *, masked: bool = False) -> Loop:
+    """A consumer's loop as scheduled, or with masks, one K-block after the other."""
+    if operations.plan.values_apart:
+        return tensor_values.passes(operations, masked=masked)
+    return unrolled(operations, masked=masked, overlapped=not masked)
 
 
 def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import records, splits, tensor_sums
+from wsopt.emit import records, splits, tensor_sums, tensor_values
 from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.combination import parts_of
 from wsopt.emit.expressions import Operand
@@ -64,7 +64,8 @@ def calls(plan: KernelPlan, *, whole: bool = False) -> list[str]:
         lines.append(f"{rows.get(name, name)} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
     for number in range(plan.s.subtiles):
         sums = [subtile_name(plan.s, name, number, number + 1) for name in plan.sums]
-        lines += tensor_sums.read(plan, sums, number) if plan.sums_apart else []
+        if plan.sums_apart:
+            lines += (tensor_values if plan.values_apart else tensor_sums).read(plan, sums, number)
         lines += splits.sums(plan, sums, number) if split else []
         given = {
             "column": plan.column(number),

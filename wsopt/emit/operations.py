@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
-from wsopt.emit import quantized, vectors
+from wsopt.emit import quantized, tensor_tiles, vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
@@ -25,6 +25,10 @@ from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
 from wsopt.tensors.views import FULL, K_BLOCK, Item, Packing, Role, Source, Statement, View
+
+
+_RESULTS = (ValueKind.VALUE, ValueKind.RESULT)
+"""Products' outputs that a loop computes with."""
 
 
 def operand_of(source: Source, name: str) -> Operand:
@@ -102,8 +106,10 @@ class Operations:
                 yield [matrix + part for matrix in self.slots(operand, place)]
             elif operand.kind is ValueKind.VALUE:
                 yield [*self.writer.fed_names(operand.subject, age(operand.subject))]
+            elif operand.kind is ValueKind.OPERAND:
+                yield [tensor_tiles.tile(self.plan, operand, self.index)]
             else:
-                stays = self.plan.stationary_place("index")
+                stays = self.plan.stationary_place(self.index)
                 held = ((f"{box.name}_held.index({stays})", box) for box in self.plan.stationary)
                 yield [tile_view(tile, box, row_role(self.plan.s.swap)) for tile, box in held]
 
@@ -260,7 +266,7 @@ def operations_of(plan: KernelPlan) -> Operations:
     program = plan.program
     products = tuple(op for op in program.of(OpKind.MMA) if op.consumer == 0)
     fed = frozenset(op.inputs[0].subject for op in products if op.inputs[0].kind is ValueKind.VALUE)
-    factors = {op.inputs[0].subject for op in program.of(OpKind.RESCALE)}
+    factors = {op.inputs[0].subject for kind in (OpKind.RESCALE, OpKind.WRITE) for op in program.of(kind)}
     known = sources(plan, plan.items, {output.value for output in program.after.outputs})
     if program.long_rows:  # what follows the reductions of a row
         after = (item for item in program.after.items if isinstance(item, Statement))
@@ -272,10 +278,10 @@ def operations_of(plan: KernelPlan) -> Operations:
         sources=known,
         tile=FULL if plan.loops_over_tiles else K_BLOCK,
         layout=plan.loop_layout,
-        asynchronous=plan.computes,
+        asynchronous=plan.computes or plan.values_apart,
         wanted=frozenset({output.value for output in program.after.outputs} | fed | factors),
         results=frozenset(
-            op.id.subject for op in products if op.output and op.output.kind is ValueKind.VALUE
+            op.id.subject for op in products if op.output and op.output.kind in _RESULTS
         ),
         fed=fed,
         carried=plan.program.long_rows or not plan.loops_over_tiles,

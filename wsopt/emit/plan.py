@@ -96,7 +96,12 @@ class KernelPlan:
     @property
     def computes(self) -> bool:
         """Whether a loop's values lie as tensor instructions leave sums, and take operands from registers."""
-        return self.ranged or self.program.feeds_products
+        return not self.values_apart and (self.ranged or self.program.feeds_products)
+
+    @property
+    def values_apart(self) -> bool:
+        """Whether the loop's values go to and from products through tensor memory."""
+        return self.program.values_apart
 
     @property
     def split(self) -> bool:
@@ -309,7 +314,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         inputs_ahead=_inputs_ahead(verified), items=items,
         summed=program.summed,
         rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
-        counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1,
+        counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1 and not program.values_apart,
         sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
         order_table=("order_ptr",) if ranged and s.persistent and not s.parted else (), trace=trace,
         scalars={

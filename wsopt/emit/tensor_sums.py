@@ -39,7 +39,7 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
         _SETS.wait_empty("visit"),
         "for k_block in range(k_iterations):",
         text.block(write([*_k_block(plan, operations), *next_slots(counters)])),
-        _commit(_SETS.full("visit")),
+        commit(_SETS.full("visit")),
         "visit += 1",
     ]
     what = "# Issues the products of all tiles; commits tell the loader and the consumer of their ends."
@@ -63,7 +63,7 @@ def _k_block(plan: KernelPlan, operations: Operations) -> Iterator[Instruction]:
         waits = []
     for ring in plan.rings:
         handed_back = next(op for op in every if op.id in ring.plan.releases)
-        yield from between([_commit(ring.empty())], *_stamps(plan, handed_back))
+        yield from between([commit(ring.empty())], *_stamps(plan, handed_back))
 
 
 def _stamps(plan: KernelPlan, op: TileOp) -> Iterator[str]:
@@ -72,9 +72,9 @@ def _stamps(plan: KernelPlan, op: TileOp) -> Iterator[str]:
     return (records.pass_stamp(plan, PartitionRole.MMA_WARP, event) for event in events)
 
 
-def _commit(barrier: str) -> str:
+def commit(barrier: str) -> str:
     """Have the tensor core arrive at a barrier when all products issued before have ended."""
-    return f"tcgen05_commit({barrier})"
+    return f"tcgen05commit({barrier})"
 
 
 def wait() -> str:

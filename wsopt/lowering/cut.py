@@ -45,7 +45,8 @@ class Held:
 class Step:
     """A consumer's step: `inputs` and `output` by kind and subject, `shape` of what a product makes, the `space`
     that it is in, and the steps `after` which it comes, by kind, subject and K-block. A step `apart` is done for the
-    consumer by a role of its own.
+    consumer by a role of its own. An output of this `dtype` may lie `within` another tile. Of the K-block before a
+    step comes `behind` the issue of others that the same unit does in order.
     """
 
     kind: OpKind
@@ -59,6 +60,9 @@ class Step:
     holds: tuple[Held, ...] = ()
     space: Space = Space.REGISTERS
     apart: bool = False
+    dtype: DType = DType.F32
+    within: tuple[ValueKind, str] | None = None
+    behind: tuple[tuple[OpKind, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +134,9 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
                 ops.append(op)
             if step.shape is not None and all(value.id != op.output for value in values):
                 assert op.output is not None, "what has a shape is a value"
-                dtype = made[step.subject].view.dtype if step.subject in made else DType.F32
-                values.append(Value(op.output, step.shape, dtype, step.space))
+                dtype = made[step.subject].view.dtype if step.subject in made else step.dtype
+                within = None if step.within is None else ValueId(*step.within, consumer)
+                values.append(Value(op.output, step.shape, dtype, step.space, within))
             edges += _edges(op, step, s, made)
     plans = (_plan(ring, ops) for ring in rings)
     live = (one for consumer in range(s.at_once) for step in steps for one in _live(step, consumer))
@@ -172,6 +177,8 @@ def _edges(op: TileOp, step: Step, s: Structure, made: Container[str]) -> Iterat
         k_block = (op.copy - 1) % s.copies if when is When.BEFORE else op.copy
         earlier = when is When.AGAIN or (when is When.BEFORE and op.copy == 0)
         yield Edge(replace(op.id, kind=kind, subject=subject, k_block=k_block), op.id, int(earlier))
+    for kind, subject in step.behind:
+        yield Edge(replace(op.id, kind=kind, subject=subject), op.id, 1, keeps_order=True)
 
 
 def _plan(ring: Ring, ops: Sequence[TileOp]) -> RingPlan:

@@ -24,6 +24,7 @@ from wsopt.program.facts import (
     Arithmetic,
     Copy,
     Member,
+    Moved,
     Product,
     Promotion,
     Read,
@@ -32,11 +33,12 @@ from wsopt.program.facts import (
     Store,
     Transform,
 )
+from wsopt.graph.types import DType
 from wsopt.program.ids import AGAIN, OpKind, ValueKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout, reduces_outer, row_layout, tile_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
-from wsopt.targets import Sums, target_of
+from wsopt.targets import Operands, Sums, target_of
 from wsopt.tensors.parts import stretches, summed
 from wsopt.tensors.views import FULL, K_BLOCK, OUTER, Packing, Reduction, Role, Statement, View
 
@@ -48,6 +50,8 @@ def releases_early(region: Region, machine: Machine) -> bool:
     promoted = any(one.promote for one in region.contractions)
     return target_of(machine).sums is Sums.REGISTERS and not (region.chained or region.beside or promoted)
 
+
+_ROWS = frozenset({Role.ROW})
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...], tuple[Member, ...]]
 """Rings, steps, and the tensors that a block holds through its loop."""
@@ -86,6 +90,11 @@ class _Maker:
     s: Structure
     machine: Machine
     tiles: int
+
+    @property
+    def apart(self) -> bool:
+        """Whether products leave their results in tensor memory."""
+        return target_of(self.machine).sums is Sums.TENSOR_MEMORY
 
     @property
     def inner(self) -> int:
@@ -185,7 +194,11 @@ class _Maker:
         slots have the rows of all consumers.
         """
         rings = self._streamed_rings()
-        back = (Step(OpKind.RELEASE, ring.subject, Release(meets=False)) for ring in rings)
+        read = {source.view for source in self.region.streamed_sources} if self.apart else set()
+        back = (
+            Step(OpKind.RELEASE, ring.subject, Release(False, self.apart and ring.members[0].view not in read))
+            for ring in rings
+        )
         held = tuple(map(self.member, self.region.stationary_operands))
         return tuple(rings), (*self._linked(list(self._value_parts())), *back), held
 
@@ -263,31 +276,118 @@ class _Maker:
         level = body_levels(body)
         for number in range(max(level.values()) + 1):
             own = [item for item in body if level[item.name] == number and not is_sums(item)]
-            if items := tuple(item for item in own if not isinstance(item, Contraction)):
-                yield _phase(self._k_block_step(f"phase{number}", items))
-            yield from (self._value_product(item) for item in own if isinstance(item, Contraction))
+            items = tuple(item for item in own if not isinstance(item, Contraction))
+            for name, part in self._phases(number, items):
+                yield _phase(self._k_block_step(name, part))
+            for item in (item for item in own if isinstance(item, Contraction)):
+                yield from self._value_products(item)
         sums = [item for item in body if isinstance(item, Contraction) and is_sums(item)]
         for name, factor in ((item.name, item.rescale) for item in sums if item.rescale is not None):
             read, made = ((ValueKind.VALUE, factor),), (ValueKind.SUM, name)
-            after, work = ((OpKind.MMA, name, When.BEFORE),), Rescale(s.rows * s.columns)
-            yield _Part(Step(OpKind.RESCALE, name, work, read, made, None, after), (factor,))
-        yield from map(self._value_product, sums)
+            count = s.rows * s.columns
+            work = Rescale(count, count * DType.F32.bits // 8 if self.apart else 0)
+            after = ((OpKind.MMA, name, When.BEFORE),)
+            apart = s.corrections > 0
+            if apart:
+                yield self._handed(factor, name)
+                read, after = ((ValueKind.OPERAND, factor),), (*after, (OpKind.WRITE, factor, When.SAME))
+            step = Step(OpKind.RESCALE, name, work, read, made, None, after, apart=apart)
+            yield _Part(step, () if apart else (factor,))
+        for item in sums:
+            yield from self._value_products(item)
+
+    def _phases(self, number: int, items: tuple[Item, ...]) -> Iterator[tuple[str, tuple[Item, ...]]]:
+        """A phase's steps: where sums lie apart, the factors by which they are rescaled come first."""
+        wanted = {item.rescale for item in self.region.contractions if item.rescale} if self.apart else set()
+        for item in reversed(items):
+            wanted |= set(item.reads) if item.name in wanted else set()
+        rows = tuple(i for i in items if isinstance(i, Statement) and i.name in wanted and i.spans == _ROWS)
+        rest = tuple(item for item in items if item not in rows)
+        yield from ((name, own) for name, own in ((f"factors{number}", rows), (f"phase{number}", rest)) if own)
+
+    def _masking(self) -> set[str]:
+        """The items of the loop that only masks need."""
+        found = {name for name, _ in self.region.unmasked}
+        for item in reversed(self.region.body):
+            readers = {other.name for other in self.region.body if item.name in other.reads}
+            if isinstance(item, Statement) and readers and readers <= found:
+                found.add(item.name)
+        return found
 
     def _k_block_step(self, name: str, items: tuple[Item, ...]) -> Step:
         """A phase of arithmetic on a K-block; row values go on from the K-block before."""
         body, streamed = self.region.body, self.region.streamed_sources
-        work = k_block_phase(items, body, streamed, self.s, lane_sums(body, self.s, self.machine))
+        # Without masks: nearly all K-blocks have none, in loops whose results lie apart as in others.
+        counted = [i for i in items if i.name not in self._masking()] if self.apart else items
+        lanes = lane_sums(body, self.s, self.machine)
+        work = k_block_phase(counted, body, streamed, self.s, lanes, self.apart)
         inputs = self.read(source.view for source in read_by(items, streamed))
         reduces = any(isinstance(item, Reduction) for item in items)
         after = ((OpKind.ELEMENTWISE, name, When.BEFORE),) if reduces else ()
         return Step(OpKind.ELEMENTWISE, name, work, inputs, (ValueKind.VALUE, name), None, after, items)
+
+    def _value_products(self, product: Contraction) -> Iterator[_Part]:
+        """A product with what brings its operand into tensor memory and its values into registers, where they go that
+        way.
+        """
+        part, left = self._value_product(product), product.left
+        if not self.apart:
+            yield part
+            return
+        fed = [item.name for item in self.region.contractions if isinstance(item.left, str)]
+        scores = [item.name for item in self.region.contractions if is_scores(item)]
+        step, shares = part.step, self.s.operands is Operands.SCORES
+        if isinstance(left, str):
+            yield self._written(left, product.name, scores[0] if shares else "")
+            after = ((OpKind.WRITE, left, When.SAME), *step.after)
+            step = replace(step, inputs=((ValueKind.OPERAND, left), *step.inputs[1:]), after=after)
+        step = replace(step, space=Space.TENSOR)
+        if not is_scores(product):
+            yield _Part(step)
+            return
+        made = ValueKind.RESULT, product.name
+        if shares:
+            step = replace(step, output=made, behind=tuple((OpKind.MMA, name) for name in fed))
+        else:
+            step = replace(step, output=made, after=(*step.after, (OpKind.READ, product.name, When.BEFORE)))
+        yield _Part(step)
+        nbytes, value = self.s.rows * self.s.depth * DType.F32.bits // 8, (ValueKind.VALUE, product.name)
+        read = Step(
+            OpKind.READ, product.name, Moved(nbytes), (made,), value, after=((OpKind.MMA, product.name, When.SAME),)
+        )
+        yield _Part(read, (), (product.name,), ((product.name, DType.F32.bits),))
+
+    def _handed(self, factor: str, sums: str) -> _Part:
+        """The factors of a consumer's rows on their way to who rescales its sums, through shared memory: not before
+        those of the K-block before have been taken.
+        """
+        counts = Moved(self.s.rows * DType.F32.bits // 8, written=True)
+        step = Step(
+            OpKind.WRITE, factor, counts, ((ValueKind.VALUE, factor),), (ValueKind.OPERAND, factor), (self.s.rows,),
+            ((OpKind.RESCALE, sums, When.BEFORE),), space=Space.SHARED,
+        )  # fmt: skip
+        return _Part(step, (factor,))
+
+    def _written(self, value: str, product: str, scores: str) -> _Part:
+        """A value of a K-block on its way to tensor memory, from which a product takes it: not before the product has
+        read the one before.
+        """
+        item = next(item for item in self.region.body if item.name == value)
+        assert isinstance(item, Statement), "a product's operand is an element's value"
+        shape, within = (self.s.rows, self.s.depth), (ValueKind.RESULT, scores) if scores else None
+        counts = Moved(math.prod(shape) * item.dtype.bits // 8, written=True)
+        step = Step(
+            OpKind.WRITE, value, counts, ((ValueKind.VALUE, value),), (ValueKind.OPERAND, value), shape,
+            ((OpKind.MMA, product, When.BEFORE),), space=Space.TENSOR, dtype=item.dtype, within=within,
+        )  # fmt: skip
+        return _Part(step, (value,))
 
     def _value_product(self, product: Contraction) -> _Part:
         """A product of a K-block: its values, or sums over K-blocks of values that were computed."""
         s, left, name, scores = self.s, product.left, product.name, is_scores(product)
         columns, deep = (s.depth, self.inner) if scores else (s.columns, s.depth)
         dtype, computed = self.region.operand_dtype, (left,) if isinstance(left, str) else ()
-        counts = Product(s.rows, columns, deep, dtype, s.consumer_warps, 0, bool(computed))
+        counts = Product(s.rows, columns, deep, dtype, s.consumer_warps, 0, bool(computed) and not self.apart)
         first = (ValueKind.VALUE, left) if isinstance(left, str) else (ValueKind.STATIONARY, left.tensor)
         made = (ValueKind.VALUE if scores else ValueKind.SUM, name)
         after = ((OpKind.RESCALE, name, When.SAME),) if product.rescale is not None else ()
@@ -304,6 +404,7 @@ class _Maker:
             after = [(*one, When.SAME) for one in needed if one != (step.kind, step.subject)]
             # A product reads its left operand's registers until it ends: they are not made again before, not even
             # others in their place, for ptxas before 13.3 takes the same ones (`codegen/async_reads.py`).
+            # Written to tensor memory they are the write's, which waits for the product itself.
             fed = (p.step for p in parts if p.step.kind is OpKind.MMA and {*p.needs} & {*part.makes})
             after += [(reader.kind, reader.subject, When.BEFORE) for reader in fed]
             yield replace(step, after=(*after, *step.after), holds=tuple(self._holds(part, parts)))

@@ -47,7 +47,7 @@ def recurrence(program: TileProgram) -> int:
     latency = {op.id: op.latency for op in program.loop}
     forth = {(edge.target, edge.source): latency[edge.source] for edge in program.edges if not edge.distance}
     around = (
-        (latency[edge.source] + forth.get((edge.source, edge.target), 0)) / edge.distance
+        (edge.wait(program.op(edge.source)) + forth.get((edge.source, edge.target), 0)) / edge.distance
         for edge in program.edges
         if edge.distance
     )

@@ -39,7 +39,7 @@ def _dependences(m: Model) -> None:
     for edge in m.program.edges:
         source = m.program.op(edge.source)
         wait = handover if budget.crosses(m.program, edge) else 0
-        ready = m.start[edge.source] + m.t(source.latency + wait)
+        ready = m.start[edge.source] + m.t(edge.wait(source) + wait)
         m.cp.add(m.start[edge.target] + edge.distance * m.ii >= ready)
 
 
@@ -250,7 +250,7 @@ def few_overlaps(m: Model) -> None:
     Then a value is made again at most once before its last reader, and one older name of it is enough. Where a
     commit hands a slot back, nobody waits for its product, and there is nothing to peel off.
     """
-    if m.program.tensor_columns:
+    if m.program.tensor_columns and not m.program.values_apart:
         return
     most = most_stages(m.program) if Limit.STAGES not in m.program.lifted else m.stages
     values = m.program.computes_with_products or m.program.feeds_products
@@ -292,9 +292,14 @@ def within_a_pass(m: Model) -> None:
     p = m.program
     within = p.iteration is Iteration.TILE and Limit.ROWS_IN_A_PASS not in p.lifted
     within |= p.adds_partials and Limit.SUMS_IN_A_PASS not in p.lifted
+    within |= p.values_apart and Limit.VALUES_IN_A_PASS not in p.lifted
     free = Limit.TRANSFORM_IN_A_PASS in p.lifted
     apart = tuple(op for op in p.loop if op.apart and not free)
-    for own in (*(m.program.by_consumer.values() if within else ()), apart):
+    consumers = (
+        tuple(op for op in ops if budget.issuers(p, op) == (f"{PartitionRole.CONSUMER}{number}",))
+        for number, ops in (p.by_consumer.items() if within else ())
+    )
+    for own in (*consumers, apart):
         for op in own:
             m.cp.add(m.start[op.id] >= m.start[own[0].id])
             m.cp.add(m.start[op.id] + max(1, m.t(op.issue)) <= m.start[own[0].id] + m.ii)
