@@ -42,7 +42,8 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
 
 def _target_problems(region: Region, machine: Machine) -> Iterator[str]:
     """What the machine's target has no implementation of yet."""
-    target, reduces = target_of(machine), region.beside or region.whole_rows
+    target = target_of(machine)
+    reduces = bool(region.contractions) and (region.beside or region.whole_rows)
     values, rows = LoopKind.VALUES in target.loops, LoopKind.ROWS in target.loops
     needs = {
         "a loop that computes values between products": (region.body, values),
