@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from wsopt.frontend import remedies
 from wsopt.frontend.types import Region
+from wsopt.lowering.promotion import promotes
 from wsopt.machine.types import Machine
 from wsopt.targets import LoopKind, target_of
 from wsopt.tensors.views import FULL, K_BLOCK, Role, View
@@ -49,7 +50,7 @@ def _target_problems(region: Region, machine: Machine) -> Iterator[str]:
         "a loop that computes values between products": (region.body, values),
         "rows that stream without products": (not region.contractions, rows),
         "reductions of an operand's or of an output's rows": (reduces, target.reduces),
-        "sums that are promoted to f32 registers as they grow": (region.promote, target.promotes),
+        "sums that are promoted to f32 registers as they grow": (promotes(region, machine), target.promotes),
     }
     yield from (
         f"graph {region.name}: kernels for {target.title} ({target.architecture}) are written for products with "

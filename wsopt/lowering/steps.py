@@ -19,6 +19,7 @@ from wsopt.lowering.phases import (
     row_phase,
     row_phases,
 )
+from wsopt.lowering.promotion import is_promoted, promotes
 from wsopt.machine.types import Machine
 from wsopt.program.facts import (
     Arithmetic,
@@ -45,8 +46,8 @@ def releases_early(region: Region, machine: Machine) -> bool:
     """Whether consumers may hand a slot back behind the begin of the next product: they issue products and do nothing
     else in the loop. What computes beside its products would come late with the rest of one.
     """
-    promoted = any(one.promote for one in region.contractions)
-    return target_of(machine).sums is Sums.REGISTERS and not (region.chained or region.beside or promoted)
+    apart = region.chained or region.beside or promotes(region, machine)
+    return target_of(machine).sums is Sums.REGISTERS and not apart
 
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...], tuple[Member, ...]]
@@ -161,7 +162,7 @@ class _Maker:
         space = Space.REGISTERS if target_of(self.machine).sums is Sums.REGISTERS else Space.TENSOR
         inputs = self.read(side for side in sides if isinstance(side, View))
         made = Step(OpKind.MMA, name, self._counts(), inputs, total, shape, space=space)
-        if not product.promote:
+        if not is_promoted(product, self.region, self.machine):
             return [made]
         # Partial sums are one set of registers a K-block: they are added up before they are made again.
         made = replace(made, output=partial, after=((OpKind.ACCUMULATE, name, When.AGAIN),))

@@ -16,6 +16,7 @@ from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
 from wsopt.lowering.refused import problems
+from wsopt.lowering.promotion import is_promoted, promotes
 from wsopt.lowering.spread import mean_share
 from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
@@ -87,7 +88,7 @@ def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
         (not one_group and (s.rows < 2 * least or s.consumers > 1))
         or (s.subtiles > 1 and s.subtile_columns < _MIN_SUBTILE_COLUMNS)
         or (s.sharing is Sharing.PING_PONG and (s.consumers == 1 or not s.persistent))
-        or (region.promote and s.depth > 128)
+        or (s.depth > 128 and promotes(region, machine))
         or max(s.rows, s.columns, s.depth) > machine.tma_box_extent_max
         or (region.whole_rows and not whole)
         or (s.rows >= 2 * region.extent(row_role(s.swap)) and s.rows > least)
@@ -211,8 +212,8 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     depths = (row // 2, row, 2 * row)  # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
     early_release = (True, False) if releases_early(region, machine) and not region.body else (True,)
-    every = Limit.ALL_PROMOTED in lifted or all(one.promote for one in region.contractions)
-    copies = (1, 2) if region.promote and every else (1,)
+    promoted = [is_promoted(one, region, machine) for one in region.contractions]
+    copies = (1, 2) if any(promoted) and (all(promoted) or Limit.ALL_PROMOTED in lifted) else (1,)
     for swap in (False, True) if few and target.swaps else (False,):
         sizes = [
             *_columns(region.extent(column_role(swap)), 8 if swap else 16 if region.body else 64, machine)

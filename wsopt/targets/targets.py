@@ -37,7 +37,8 @@ class Target:
     of sums a block may keep, so that one is read under the products of the next. With `swaps` operands change sides,
     with `single` a block may have one tile, with `ping_pong` consumers may work in ping-pong, with `tails` a product
     may end early in its K-block. `loops` are the kinds of loops that it has; `promotes` is whether partial sums are
-    added up, `reduces` whether rows of operands or of outputs are reduced. `exp2_eighths` are the shares of exp2, in
+    added up, `sums_f8_in_f32` whether the tensor core's own sums of f8 products are as long as f32's, `reduces` whether
+    rows of operands or of outputs are reduced. `exp2_eighths` are the shares of exp2, in
     eighths and ascending from none, that a loop of computed values may take by a polynomial on the FMA pipe. In loops
     of the `shared` kinds, which a card has been seen to run so, blocks may take equal shares of K-blocks. A kernel
     imports `names` from Gluon's `module`, and `product_names` if it has products.
@@ -57,6 +58,7 @@ class Target:
     ping_pong: bool
     tails: bool
     promotes: bool
+    sums_f8_in_f32: bool
     reduces: bool
     exp2_eighths: tuple[int, ...]
     shared: frozenset[LoopKind]
@@ -91,6 +93,7 @@ HOPPER = Target(
     ping_pong=True,
     tails=True,
     promotes=True,
+    sums_f8_in_f32=False,
     reduces=True,
     exp2_eighths=(0,),
     shared=frozenset({LoopKind.PRODUCTS, LoopKind.VALUES}),
@@ -115,7 +118,8 @@ BLACKWELL = Target(
     ping_pong=False,
     tails=False,
     promotes=False,
-    reduces=False,
+    sums_f8_in_f32=True,
+    reduces=True,
     exp2_eighths=(0,),
     shared=frozenset(),
     loops=frozenset({LoopKind.PRODUCTS, LoopKind.ROWS}),
