@@ -66,8 +66,7 @@ class Channel:
 def channels(plan: KernelPlan) -> Iterator[Channel]:
     """All channels of a block: what the loading warp fills, turns, sums, and what each consumer has of its own."""
     s = plan.s
-    reader = PartitionRole.MMA_WARP if plan.sums_apart else PartitionRole.CONSUMER
-    loaded = frozenset({PartitionRole.LOADER, reader})
+    loaded = frozenset({PartitionRole.LOADER, *_readers(plan)})
     if plan.stationary:  # which persistent blocks hand back
         sets = "STATIONARY_SETS * CONSUMERS" if s.persistent else "CONSUMERS"
         back = (Barrier("stationary_empty", s.consumers),) if s.persistent else ()
@@ -77,9 +76,8 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
     for ring in plan.rings:
         slots = ((box, _times(ring.depth, one.copies)) for one, boxes in ring.members for box in boxes)
         buffers = [_buffer(f"{box.name}_ring", box, count) for box, count in slots]
-        readers = 1 if plan.sums_apart else s.at_once
         filled = 1 if ring.plan.copied else s.at_once
-        barriers = (Barrier(f"{ring.name}_full", filled), Barrier(f"{ring.name}_empty", readers))
+        barriers = (Barrier(f"{ring.name}_full", filled), Barrier(f"{ring.name}_empty", _arrivals(plan)))
         roles = _ends(plan, ring) if s.transforms else loaded
         number = next((number for number, own in enumerate(plan.loaders) if ring in own), 0)
         yield Channel(ring.depth, roles, tuple(buffers), barriers, loader=number)
@@ -94,6 +92,19 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
         barriers = (Barrier("sums_full", 1), Barrier("sums_empty", s.consumers))
         yield Channel("SUM_SETS", _SUMS, tuple(sums), barriers)
     yield from _own(plan)
+
+
+def _readers(plan: KernelPlan) -> Iterator[PartitionRole]:
+    """The roles that read slots of rings."""
+    if plan.sums_apart:
+        yield PartitionRole.MMA_WARP
+    if plan.in_loop:
+        yield PartitionRole.CONSUMER
+
+
+def _arrivals(plan: KernelPlan) -> int:
+    """Arrivals that hand a slot back: of the consumers that read it, and of a commit behind all products."""
+    return plan.sums_apart + plan.s.at_once * plan.in_loop
 
 
 def _ends(plan: KernelPlan, ring: Ring) -> frozenset[PartitionRole]:

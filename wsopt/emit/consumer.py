@@ -72,7 +72,7 @@ class Consumer:
     def covering_k_blocks(self) -> int:
         """The least K-blocks of a tile with which every pass runs, of each part; 1 where tiles differ in them."""
         plan, refill = self.plan, self.plan.refill
-        if not plan.columns or plan.sums_apart or plan.loops_over_tiles:
+        if not plan.columns or not plan.in_loop or plan.loops_over_tiles:
             return 1
         (stretch,) = self.stretches
         pauses = refill.first + max(0, self.pauses - 1) * refill.apart
@@ -89,7 +89,7 @@ class Consumer:
             *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
         step = self._first_step()
-        begin = [] if plan.sums_apart else [*step, *self._first_slots()]
+        begin = [*step, *self._first_slots()] if plan.in_loop else []
         if not plan.loops_over_tiles:
             begin += ["visit = 0", *(splits.nothing_owed(plan) if plan.owes_ends else [])]
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
@@ -203,7 +203,7 @@ class Consumer:
         under = load_lines(vectors, plan.place("rows", "columns"), plan.s)
         later = plan.split or plan.refill.first or plan.refill.apart
         under += [] if later else [inputs.input_loads(plan)]
-        if plan.sums_apart:
+        if not plan.in_loop:
             return [*under, tensor_sums.wait(), *store_lines(vectors)]
         if plan.program.long_rows:
             first, *again = (each_part(self._part(stretch.loop)) for stretch in self.stretches)
@@ -222,6 +222,7 @@ class Consumer:
             lines += self._stretch(stretch, under if begun else [])
         lines += [self._passed("end", "tile_end")] if plan.own_k_blocks else []
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
+        lines += [tensor_sums.wait()] if plan.sums_apart else []
         return [*lines, *([] if plan.split else store_lines(vectors))]
 
     def _part(self, loop: Loop) -> str:
@@ -291,7 +292,7 @@ def consumer_of(plan: KernelPlan) -> Consumer:
     With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
     """
     consumer = Consumer(plan, operations_of(plan), live_loops(plan.program.bounds, plan.s))
-    if plan.sums_apart:
+    if not plan.in_loop:
         return consumer
     if plan.program.long_rows:
         both = [unrolled(consumer.operations, which=one) for one in row_passes(plan)]

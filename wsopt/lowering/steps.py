@@ -134,11 +134,18 @@ class _Maker:
         steps = [step for one in self.region.contractions for step in self._product(one)]
         if self.region.beside:
             steps.append(self._beside())
-        committed = (
-            target_of(self.machine).sums is Sums.TENSOR_MEMORY
-        )  # then the tensor core hands a slot back
-        back = Step(OpKind.RELEASE, "", Release(not committed, committed))
-        return (Ring("ring", "", tuple(loads)),), (*steps, back), ()
+        back = tuple(self._returns())
+        subjects = tuple(step.subject for step in back)
+        return (Ring("ring", subjects, tuple(loads)),), (*steps, *back), ()
+
+    def _returns(self) -> Iterator[Step]:
+        """What hands a slot back: the consumer that issues the products; or the tensor core itself, and for what is
+        computed beside its products the consumer too.
+        """
+        committed = target_of(self.machine).sums is Sums.TENSOR_MEMORY
+        yield Step(OpKind.RELEASE, "", Release(not committed, committed))
+        if committed and self.region.beside:
+            yield Step(OpKind.RELEASE, "beside", Release(meets=True))
 
     def _stretches(self) -> int:
         """The stretches in which a product of a loop is issued."""
@@ -189,8 +196,8 @@ class _Maker:
         for member in map(self.member, self.region.streams):
             shape = self.shape(member.view, self.s.tile_rows)
             load = Load(member, None, shape, member.box(shape))
-            rings.append(Ring(f"{member.name}_ring", member.name, (load,)))
-        back = (Step(OpKind.RELEASE, ring.subject, Release(meets=False)) for ring in rings)
+            rings.append(Ring(f"{member.name}_ring", (member.name,), (load,)))
+        back = (Step(OpKind.RELEASE, ring.subjects[0], Release(meets=False)) for ring in rings)
         held = tuple(map(self.member, self.region.stationary_operands))
         return tuple(rings), (*self._linked(list(self._value_parts())), *back), held
 
@@ -201,18 +208,18 @@ class _Maker:
         for member in map(self.member, region.streams):
             shape = self.shape(member.view, s.tile_rows)
             rings.append(
-                Ring(f"{member.name}_ring", member.name, (Load(member, None, shape, member.box(shape)),))
+                Ring(f"{member.name}_ring", (member.name,), (Load(member, None, shape, member.box(shape)),))
             )
         read = {source.view for source in region.streamed_sources}
         for product in region.contractions:
             made = Member(
                 self._made_view(product), _made_name(product), (s.rows, s.depth), s.at_once, by_rows=True
             )
-            rings.append(Ring(f"{product.name}_left_ring", made.name, made=(made,)))
+            rings.append(Ring(f"{product.name}_left_ring", (made.name,), made=(made,)))
             steps += [self._apart(made, str(product.left)), self._plain_product(product)]
         for ring in rings:
             apart = any(member.view in read for member in ring.members)
-            steps.append(Step(OpKind.RELEASE, ring.subject, Release(meets=False), apart=apart))
+            steps.append(Step(OpKind.RELEASE, ring.subjects[0], Release(meets=False), apart=apart))
         return tuple(rings), tuple(steps), ()
 
     def _made_view(self, product: Contraction) -> View:
@@ -346,7 +353,7 @@ class _Maker:
             after = tuple((step.kind, step.subject, When.SAME) for step in steps[-1:])
             steps.append(replace(part.step, after=after, holds=tuple(self._holds(part, parts))))
         back = Step(OpKind.RELEASE, "", Release(meets=False))
-        return (Ring("ring", "", tuple(loads)),), (steps[0], back, *steps[1:]), ()
+        return (Ring("ring", ("",), tuple(loads)),), (steps[0], back, *steps[1:]), ()
 
     def _once(self, view: View) -> bool:
         """Whether a tensor's tiles are each copied once, for it varies along all batches."""

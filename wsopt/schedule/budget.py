@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
-from wsopt.program.facts import Arithmetic
+from wsopt.program.facts import Arithmetic, Release
 from wsopt.program.ids import OpId
 from wsopt.program.limits import Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
@@ -123,8 +123,9 @@ def helper_warps(program: TileProgram, buffers: EpilogueBuffers | None = None) -
 
 
 def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
-    """emitter.v1: the partitions that may issue an operation of the loop: a consumer's own itself or the warp that
-    issues products, what is done apart a transform warpgroup; copies a partition without tensor-core work.
+    """emitter.v1: the partitions that may issue an operation of the loop: a consumer's own itself, products into tensor
+    memory and their commits the warp for them, what is done apart a transform warpgroup; copies a partition without
+    tensor-core work.
 
     Loading warps have rings of their own, for all copies of a slot arrive at one barrier. The first ring is the first
     warp's: so of divisions that differ in the warps' names alone there is one.
@@ -134,10 +135,18 @@ def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
         return tuple(f"{PartitionRole.LOADER}{i}" for i in range(1 if first else most_loaders(program)))
     if op.apart:
         return (f"{PartitionRole.TRANSFORM}0",)
-    role, number = (
-        (PartitionRole.MMA_WARP, 0) if program.tensor_columns else (PartitionRole.CONSUMER, op.consumer)
-    )
-    return (f"{role}{number}",)
+    commits = isinstance(op.counts, Release) and op.counts.by_commit
+    if program.tensor_columns and (op.kind is OpKind.MMA or commits):
+        return (f"{PartitionRole.MMA_WARP}0",)
+    return (f"{PartitionRole.CONSUMER}{op.consumer}",)
+
+
+def own_operations(program: TileProgram) -> dict[int, tuple[TileOp, ...]]:
+    """The operations of the loop that each consumer issues itself; none where a warp issues all of its products."""
+    return {
+        consumer: tuple(op for op in own if issuers(program, op) == (f"{PartitionRole.CONSUMER}{consumer}",))
+        for consumer, own in program.by_consumer.items()
+    }
 
 
 def crosses(program: TileProgram, edge: Edge) -> bool:
