@@ -92,6 +92,7 @@ class Consumer:
         begin = [*step, *self._first_slots()] if plan.in_loop else []
         if not plan.loops_over_tiles:
             begin += ["visit = 0", *(splits.nothing_owed(plan) if plan.owes_ends else [])]
+            begin += [f"{tensor_sums.counter(plan)} = 0"] if plan.sums_apart and plan.split else []
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
             # The kernel before may still use the workspace of this one.
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split
@@ -156,7 +157,9 @@ class Consumer:
         elif plan.split:
             before = [inputs.input_loads(plan), *store_lines(plan.prefetched.values())]
             whole = [*before, *calls(plan, whole=True), "visit += 1"] if plan.s.shares else []
-            end = splits.combined(plan, [*before, *end], whole)
+            stored = tensor_sums.stores(plan) if plan.sums_apart else splits.stores(plan)
+            end = splits.combined(plan, stored, [*before, *end], whole)
+            end += [f"{tensor_sums.counter(plan)} += 1"] if plan.sums_apart else []
         lines = [*self._places(), *self._starts(), *self._loops(), *end, *self._others_steps()]
         return "\n".join(line for line in lines if line)
 
@@ -204,7 +207,7 @@ class Consumer:
         later = plan.split or plan.refill.first or plan.refill.apart
         under += [] if later else [inputs.input_loads(plan)]
         if not plan.in_loop:
-            return [*under, tensor_sums.wait(), *store_lines(vectors)]
+            return [*under, tensor_sums.wait(plan), *([] if plan.split else store_lines(vectors))]
         if plan.program.long_rows:
             first, *again = (each_part(self._part(stretch.loop)) for stretch in self.stretches)
             # A buffer's turn follows from the number of all parts, also of those that nothing is stored of: of odd
@@ -222,7 +225,7 @@ class Consumer:
             lines += self._stretch(stretch, under if begun else [])
         lines += [self._passed("end", "tile_end")] if plan.own_k_blocks else []
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
-        lines += [tensor_sums.wait()] if plan.sums_apart else []
+        lines += [tensor_sums.wait(plan)] if plan.sums_apart else []
         return [*lines, *([] if plan.split else store_lines(vectors))]
 
     def _part(self, loop: Loop) -> str:

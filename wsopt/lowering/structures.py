@@ -214,9 +214,10 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     early_release = (True, False) if releases_early(region, machine) and not region.body else (True,)
     promoted = [is_promoted(one, region, machine) for one in region.contractions]
     copies = (1, 2) if any(promoted) and (all(promoted) or Limit.ALL_PROMOTED in lifted) else (1,)
+    least = 16 if region.body else 64, machine.mma_columns_step
     for swap in (False, True) if few and target.swaps else (False,):
         sizes = [
-            *_columns(region.extent(column_role(swap)), 8 if swap else 16 if region.body else 64, machine)
+            *_columns(region.extent(column_role(swap)), least[swap], machine)
         ]
         counts = sorted({count for size in sizes for count in _subtiles(size)})
         for rows, columns, depth, consumers, own, sharing, persistent, subtiles, group in itertools.product(
@@ -261,10 +262,11 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
 def _parts_come_together(region: Region, s: Structure, machine: Machine) -> bool:
     """Whether a tile's results can be made of what several blocks leave of their parts.
 
-    emitter.v1: by persistent blocks whose sums are in registers, without rows that are reduced beside products. Where
-    values are computed, what rescales the sums of one part rescales those of all, and epilogues read no full tiles.
+    emitter.v1: by persistent blocks, without rows that are reduced beside products. Where values are computed, sums are
+    in registers, what rescales those of one part rescales those of all, and epilogues read no full tiles.
     """
-    if not s.persistent or region.beside or target_of(machine).sums is not Sums.REGISTERS:
+    in_registers = target_of(machine).sums is Sums.REGISTERS
+    if not s.persistent or region.beside or (region.chained and not in_registers):
         return False
     apart = s.sharing is Sharing.PING_PONG or region.full_sources
     return not region.chained or not (apart or _together(region) is None)
