@@ -121,7 +121,7 @@ def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
         tensor=tensor,
         energy=energy,
         between=_between(program, machine),
-        alone=s.sharing is Sharing.PING_PONG or s.consumers == 1,
+        alone=not program.tensor_columns and (s.sharing is Sharing.PING_PONG or s.consumers == 1),
         thread=_thread(program, machine),
         late=_late(program, machine),
     )

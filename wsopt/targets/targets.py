@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from wsopt.machine.load import require_target
@@ -130,7 +130,10 @@ BLACKWELL = Target(
 )
 """A thin one: its roles are fixed, and its loops have products alone."""
 
-TARGETS = {target.architecture: target for target in (HOPPER, BLACKWELL)}
+BLACKWELL_ULTRA = replace(BLACKWELL, architecture="sm_103", title="Blackwell Ultra")
+"""What it has differs from Blackwell's in rates alone, which are its cards'. Its tensor core takes no whole numbers."""
+
+TARGETS = {target.architecture: target for target in (HOPPER, BLACKWELL, BLACKWELL_ULTRA)}
 
 
 def target_of(machine: Machine) -> Target:
