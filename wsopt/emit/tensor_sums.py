@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from wsopt.emit import splits, text
+from wsopt.emit import instructions, splits, text
 from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Slots
 from wsopt.emit.operations import Operations
@@ -26,7 +26,18 @@ _SETS = Slots("sums", "SUM_SETS")
 
 def _sums(plan: KernelPlan, name: str, consumer: str, visit: str = "visit") -> str:
     """A consumer's tile of sums, in the set of this visit."""
-    return f"{name}_sums.index({text.of_slot(f'{visit} % SUM_SETS', plan.s.consumers, consumer)})"
+    which = f"{visit} % SUM_SETS" if plan.s.persistent else "0"
+    return f"{name}_sums.index({text.of_slot(which, plan.s.consumers, consumer)})"
+
+
+def _full(plan: KernelPlan, visit: str = "visit") -> str:
+    """The barrier that says that the sums of a set are whole."""
+    return _SETS.full(visit) if plan.s.persistent else f"{_SETS.name}_full.index(0)"
+
+
+def _released(plan: KernelPlan) -> list[str]:
+    """The line that hands a set back, which no block of one tile fills again."""
+    return [_SETS.release(counter(plan))] if plan.s.persistent else []
 
 
 def counter(plan: KernelPlan) -> str:
@@ -43,16 +54,16 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
     last = [*_products(plan, operations, f"{plan.k_blocks} > 1", tail), *next_slots(counters)] if tail else []
     body = [
         *(["k_blocks = last - first"] if plan.split else []),
-        _SETS.wait_empty("visit"),
+        *([_SETS.wait_empty("visit")] if plan.s.persistent else []),
         f"for k_block in range({plan.k_blocks}{' - 1' if tail else ''}):",
         text.block("\n".join(passed)),
         *last,
-        _commit(_SETS.full("visit")),
-        "visit += 1",
+        _commit(_full(plan)),
+        *(["visit += 1"] if plan.s.persistent else []),
     ]
     what = "# Issues the products of all tiles; commits tell the loader and the consumer of their ends."
     parameters = [*seen(plan, PartitionRole.MMA_WARP, own=False), *plan.counts]
-    begin = [*first_slots(counters), "visit = 0", what]
+    begin = [*first_slots(counters), *(["visit = 0"] if plan.s.persistent else []), what]
     return function(plan, PartitionRole.MMA_WARP, parameters, begin, "\n".join(body))
 
 
@@ -77,7 +88,7 @@ def _commit(barrier: str) -> str:
 
 def wait(plan: KernelPlan) -> str:
     """The consumer's wait for a tile's sums."""
-    return _SETS.wait_full(counter(plan))
+    return _SETS.wait_full(counter(plan)) if plan.s.persistent else instructions.wait(_full(plan), "0")
 
 
 def read(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
@@ -86,7 +97,7 @@ def read(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
     every = zip(names, plan.sums, strict=True)
     visit = counter(plan)
     found = [f"{name} = {_sums(plan, sums, 'index', visit)}.{part}" for name, sums in every]
-    return found if subtile < plan.s.subtiles - 1 else [*found, _SETS.release(visit)]
+    return found if subtile < plan.s.subtiles - 1 else [*found, *_released(plan)]
 
 
 def stores(plan: KernelPlan) -> list[str]:

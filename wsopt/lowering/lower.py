@@ -174,7 +174,10 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = math.ceil(max(by_row) / s.splits) if by_row else _part_k_blocks(region, s)
     columns = sum(value.shape[1] for value in loop.values if value.space is Space.TENSOR)
-    have, several = machine.tensor_memory_columns, columns and s.persistent  # a second set is for the next tile
+    have, several = (
+        machine.tensor_memory_columns,
+        columns and s.persistent,
+    )  # a second set is for the next tile
     choices = target_of(machine).sum_sets if several else (1,)
     sets = (count for count in choices if count == 1 or count * columns <= have)
     work, shared = _work(region, s, machine, grid.tiles) if region.chained else (None, None)

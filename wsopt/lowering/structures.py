@@ -216,9 +216,7 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     copies = (1, 2) if any(promoted) and (all(promoted) or Limit.ALL_PROMOTED in lifted) else (1,)
     least = 16 if region.body else 64, machine.mma_columns_step
     for swap in (False, True) if few and target.swaps else (False,):
-        sizes = [
-            *_columns(region.extent(column_role(swap)), least[swap], machine)
-        ]
+        sizes = [*_columns(region.extent(column_role(swap)), least[swap], machine)]
         counts = sorted({count for size in sizes for count in _subtiles(size)})
         for rows, columns, depth, consumers, own, sharing, persistent, subtiles, group in itertools.product(
             target.consumer_rows, sizes, depths, target.consumers, warps, sharings,

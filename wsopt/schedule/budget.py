@@ -326,7 +326,7 @@ def exchange_bytes(program: TileProgram) -> int:
 def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:
     """Bytes of a block's barriers: two a slot of each ring and of held tiles, one for each buffer of inputs, or two
     where the loading warp fills it, two for each store that a store warp starts, two for each set of sums in tensor
-    memory, and one for each turn.
+    memory, of which blocks of one tile hand back none, and one for each turn.
     """
     s = program.structure
     held = 2 * s.stationary_sets if s.persistent else 1
@@ -334,7 +334,7 @@ def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueB
         2 * sum(slots)
         + s.consumers * len(program.after.full) * buffers.inputs * (1 + buffers.inputs_by_loader)
         + 2 * s.consumers * program.epilogue.stores * buffers.store_warp
-        + 2 * buffers.sums * (program.tensor_columns > 0)
+        + (1 + s.persistent) * buffers.sums * (program.tensor_columns > 0)
         + held * (program.stationary_bytes > 0)
         + s.consumers * (s.sharing is Sharing.PING_PONG)
     )
