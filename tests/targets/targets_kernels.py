@@ -15,7 +15,6 @@ from wsopt.emit.source import emit
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
-
 from wsopt.graph.types import Graph
 from wsopt.machine import load_machine
 from wsopt.perf.price import lower
@@ -62,14 +61,14 @@ SMALL = {
 }
 BESIDES = {
     "beside": Small(normed, structure(rows=128), 92, (5, 2)),
-    "split": Small(builds.plain, structure(rows=128, subtiles=2, splits=2), 92, (7,)),
+    "split": Small(builds.plain, structure(rows=128, subtiles=2, splits=2), 92, (5,)),
     "tail": Small(builds.ragged, structure(rows=128, tail=16), 92, (5, 1)),
     "swapped": Small(builds.plain, structure(16, rows=128, swap=True), 92, (5,)),
     "one_tile": Small(builds.plain, structure(rows=128, persistent=False), 92, (5,)),
     "whole_rows": Small(softmax_of_products, structure(rows=128), 92, (5,)),
     "f8": Small(builds.scaled, structure(rows=128, depth=128), 92, (3,)),
 }
-"""Of these what the others have not is mutated: rows reduced beside products, parts of tiles, a short last K-block."""
+"""Of these what the others have not is mutated: rows beside products, parts of tiles, a short last K-block."""
 
 
 @functools.cache

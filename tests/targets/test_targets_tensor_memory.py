@@ -14,8 +14,8 @@ from wsopt.checker import faults
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
-from wsopt.lowering.structures import structures
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.contention import issue_cycles
 from wsopt.perf.epilogue import epilogues

@@ -166,7 +166,7 @@ class Consumer:
     def _places(self) -> list[str]:
         """Lines with the consumer's first row and column, and the K-blocks that count for them."""
         if not self.plan.ranged:
-            counted = ["k_blocks = last - first"] if self.plan.split else []
+            counted = ["k_blocks = last - first"] if self.plan.split and self.plan.in_loop else []
             return [*counted, *self.plan.first_places()]
         narrow, loads = "begin, whole_begin, whole_end, end", scalar_loads(self.plan)
         if not self.plan.own_k_blocks:

@@ -104,7 +104,8 @@ def first_place(plan: KernelPlan) -> tuple[list[str], str]:
 
 def _each_part(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     """The lines that run a body for each part of a tile that a block takes. Those of a tile follow each other."""
-    body = body if plan.ranged else f"{splits.PART_RANGE}\n{body}"
+    counts = role is not PartitionRole.CONSUMER or plan.in_loop
+    body = f"{splits.PART_RANGE}\n{body}" if counts and not plan.ranged else body
     if not plan.s.persistent:
         return ["part = gl.program_id(0)", body]
     # Of a loop that computes values the launcher says how many there are.

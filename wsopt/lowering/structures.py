@@ -15,8 +15,8 @@ from wsopt.errors import LoweringError
 from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
-from wsopt.lowering.refused import problems
 from wsopt.lowering.promotion import is_promoted, promotes
+from wsopt.lowering.refused import problems
 from wsopt.lowering.spread import mean_share
 from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
@@ -260,8 +260,8 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
 def _parts_come_together(region: Region, s: Structure, machine: Machine) -> bool:
     """Whether a tile's results can be made of what several blocks leave of their parts.
 
-    emitter.v1: by persistent blocks, without rows that are reduced beside products. Where values are computed, sums are
-    in registers, what rescales those of one part rescales those of all, and epilogues read no full tiles.
+    emitter.v1: by persistent blocks, without rows that are reduced beside products. Where values are computed, sums
+    are in registers, what rescales those of one part rescales those of all, and epilogues read no full tiles.
     """
     in_registers = target_of(machine).sums is Sums.REGISTERS
     if not s.persistent or region.beside or (region.chained and not in_registers):

@@ -123,9 +123,9 @@ def helper_warps(program: TileProgram, buffers: EpilogueBuffers | None = None) -
 
 
 def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
-    """emitter.v1: the partitions that may issue an operation of the loop: a consumer's own itself, products into tensor
-    memory and their commits the warp for them, what is done apart a transform warpgroup; copies a partition without
-    tensor-core work.
+    """emitter.v1: the partitions that may issue an operation of the loop: a consumer's own itself, products into
+    tensor memory and their commits the warp for them, what is done apart a transform warpgroup; copies a partition
+    without tensor-core work.
 
     Loading warps have rings of their own, for all copies of a slot arrive at one barrier. The first ring is the first
     warp's: so of divisions that differ in the warps' names alone there is one.
