@@ -47,9 +47,7 @@ class Side:
     @property
     def described(self) -> str:
         """Its roles: how many there are of each, and their warps."""
-        return ", ".join(
-            f"{count} x {name.replace('_', ' ')} ({warps})" for name, count, warps in self.roles
-        )
+        return ", ".join(f"{count} x {name.replace('_', ' ')} ({warps})" for name, count, warps in self.roles)
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,11 @@ def differences(first: Side, second: Side) -> Iterator[str]:
     if first.swap != second.swap:
         yield "operands change sides on one of them"
     if not second.products:
-        yield "the same work at other rates of memory" if first.tile == second.tile else "tiles for more bytes on the way"
+        yield (
+            "the same work at other rates of memory"
+            if first.tile == second.tile
+            else "tiles for more bytes on the way"
+        )
 
 
 def main(arguments: Sequence[str]) -> int:
