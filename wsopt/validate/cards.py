@@ -59,7 +59,7 @@ class Problems:
 
 
 def side_of(folder: Path) -> tuple[str, Side]:
-    """The card of a build, and what is told of its schedule. InputError for a folder that is no build of one kernel."""
+    """The card of a build, and what is told of its schedule. InputError for a folder that is no build of a kernel."""
     path = folder / "schedule.json"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

@@ -128,7 +128,7 @@ def differences(first: Side, second: Side) -> Iterator[str]:
     if second.sets > 1:
         yield "a second set of sums lets an epilogue run under the next tile's products"
     elif second.columns:
-        yield "its sums leave room for one set, or a block has one tile at a time to end"
+        yield "one set of sums, for two do not fit the columns or no tile follows under an epilogue"
     if first.promotes and not second.promotes:
         yield "f8 sums are f32's in the tensor core, and are not added up by consumers"
     if "store_warp" in names[1] - names[0]:
@@ -138,7 +138,7 @@ def differences(first: Side, second: Side) -> Iterator[str]:
     if second.products and second.tile[0] * second.tile[1] > first.tile[0] * first.tile[1]:
         yield "larger tiles, for products are twice as fast and a byte from L2 is not"
     if first.splits != second.splits:
-        yield f"sums split {second.splits} ways instead of {first.splits}, for there are other numbers of SMs and tiles"
+        yield f"sums split {second.splits} ways instead of {first.splits}, for other numbers of SMs and tiles"
     if first.swap != second.swap:
         yield "operands change sides on one of them"
     if not second.products:
