@@ -54,8 +54,8 @@ def _target_problems(region: Region, machine: Machine) -> Iterator[str]:
     }
     yield from (
         f"graph {region.name}: kernels for {target.title} ({target.architecture}) are written for products with "
-        f"arithmetic behind them so far, and this graph has {what}; compile it for a Hopper card, such as "
-        "--machine h200"
+        f"arithmetic around them and for rows so far, and this graph has {what}; compile it for a Hopper card, such "
+        "as --machine h200"
         for what, (needed, given) in needs.items()
         if needed and not given
     )

@@ -315,11 +315,12 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
 
 def exchange_bytes(program: TileProgram) -> int:
     """Bytes through which the warps of all consumers that share rows exchange what they have reduced of them: an f32
-    of each row and warp.
+    of each row and warp. So do those whose rows lie in another way in tensor memory, with an f32 of each row.
     """
     s, counts = program.structure, (op.counts for op in program.loop)
     warps = [one.warps for work in counts if isinstance(work, Arithmetic) for one in work.reductions]
-    shared = max((number for number in warps if number > 1), default=0)
+    turned = int(program.tensor_columns > 0 and program.computes)
+    shared = max((number for number in warps if number > 1), default=turned)
     return s.consumers * s.rows * shared * DType.F32.bits // 8
 
 
