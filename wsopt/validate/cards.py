@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wsopt.errors import InputError, Problem, WsoptError
+from wsopt.machine.load import load_machine
 from wsopt.validate.files import load_json, write_json
 
 FORMAT = "wsopt.cards/1"
@@ -23,26 +24,26 @@ FORMAT = "wsopt.cards/1"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A problem's schedule on one card: its predicted microseconds and the roofline's, the warps of each role, the
-    tile of a block, slots of all rings, cycles of an interval; the `columns` of tensor memory that it takes, over so
-    many blocks `splits` its sums are split, and whether it `promotes` partial sums or works on whole rows.
+    """A problem's schedule on one card: its predicted microseconds and the roofline's, the number and the warps of
+    each role, the tile of a block, slots of all rings, cycles of an interval, waves of tiles; the `columns` of tensor
+    memory that it takes for so many `sets` of sums, over how many blocks `splits` its sums are split, and how many
+    `products` its loop has. Whether it `promotes` partial sums, or computes `beside` products.
     """
 
     microseconds: float
     roofline_us: float
     roles: tuple[tuple[str, int, int], ...]
     tile: tuple[int, int, int]
-    consumers: int
-    subtiles: int
     slots: int
     ii: int
+    waves: int
     sets: int
     columns: int
     splits: int
     swap: bool
-    persistent: bool
     promotes: bool
-    products: bool
+    beside: bool
+    products: int
 
     @property
     def described(self) -> str:
@@ -51,11 +52,37 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Problems:
-    """The cards by name, and of each problem both sides."""
+class Card:
+    """A card's figures for an SM: multiply-adds of bf16 a cycle, bytes from L2 a cycle, GB/s of device memory, and
+    columns of tensor memory.
+    """
 
-    cards: tuple[str, str]
+    name: str
+    multiply_adds: float
+    l2_bytes: float
+    memory_gbs: float
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """The cards, and of each problem both sides."""
+
+    cards: tuple[Card, Card]
     rows: tuple[tuple[str, Side, Side], ...]
+
+
+def card_of(name: str) -> Card:
+    """The figures of a card, at its sustained clock. InputError for a name that no card has."""
+    machine = load_machine(name)
+    cycles = machine.sm_count * machine.sustained_clock_mhz * 1e6
+    return Card(
+        name,
+        machine.tensor_rate("bf16"),
+        round(machine.l2_bandwidth / cycles, 1),
+        round(machine.dram_sustained_bandwidth / machine.sm_count / 1e9, 1),
+        machine.tensor_memory_columns,
+    )
 
 
 def side_of(folder: Path) -> tuple[str, Side]:
@@ -76,23 +103,23 @@ def _side(data: Mapping[str, Any]) -> Side:
     s, made, partitions = schedule["structure"], schedule["prediction"], schedule["partitions"]
     roles = Counter((one["role"], one["warps"]) for one in partitions)
     at_once = s["consumers"] if s["sharing"] == "cooperative" else 1
-    kinds = {one["op"].split(":")[0].split("@")[0] for one in schedule["placed"]}
+    ops = {one["op"].split("@")[0] for one in schedule["placed"]}
+    kinds = {op.split(":")[0] for op in ops}
     return Side(
         round(made["microseconds"], 2),
         round(made["roofline_us"], 2),
         tuple((role, count, warps) for (role, warps), count in roles.items()),
         (s["rows"] * at_once, s["columns"], s["depth"]),
-        s["consumers"],
-        s["subtiles"],
         sum(depth for _, depth in schedule["rings"]),
         schedule["ii"],
+        made["waves"],
         schedule["buffers"]["sums"],
         kernel["ptxas"]["tensor_columns"],
         s["splits"],
         s["swap"],
-        s["persistent"],
         "add" in kinds,
-        "mma" in kinds,
+        "beside" in kinds,
+        sum(op.startswith("mma:") for op in ops),
     )
 
 
@@ -105,7 +132,8 @@ def compared(first: Path, second: Path) -> Problems:
     if len(cards) != 1:
         told = f"builds of one card each are wanted; found {sorted(cards) or 'no build that both have'}"
         raise InputError(f"{first}, {second}", [Problem("", told)])
-    return Problems(cards.pop(), tuple((name, one[1], other[1]) for name, one, other in found))
+    first_card, second_card = map(card_of, cards.pop())
+    return Problems((first_card, second_card), tuple((name, one[1], other[1]) for name, one, other in found))
 
 
 def load_cards(path: Path) -> Problems:
@@ -114,9 +142,9 @@ def load_cards(path: Path) -> Problems:
 
 
 def _problems(data: Mapping[str, Any]) -> Problems:
-    first, second = data["cards"]
+    first, second = (Card(**card) for card in data["cards"])
     rows = tuple((row["name"], _read(row["first"]), _read(row["second"])) for row in data["rows"])
-    return Problems((str(first), str(second)), rows)
+    return Problems((first, second), rows)
 
 
 def _read(data: Mapping[str, Any]) -> Side:
@@ -128,7 +156,7 @@ def _read(data: Mapping[str, Any]) -> Side:
 def write_cards(path: Path, found: Problems) -> None:
     """Write the problems to a file. InputError if that cannot be."""
     rows = [{"name": n, "first": asdict(one), "second": asdict(other)} for n, one, other in found.rows]
-    write_json(path, {"format": FORMAT, "cards": list(found.cards), "rows": rows})
+    write_json(path, {"format": FORMAT, "cards": list(map(asdict, found.cards)), "rows": rows})
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wsopt.errors import WsoptError
-from wsopt.report.layout import joined
-from wsopt.validate.cards import Problems, Side, load_cards
+from wsopt.report.layout import counted, joined
+from wsopt.validate.cards import Card, Problems, Side, load_cards
 from wsopt.validate.files import write_text
 from wsopt.validate.published import NEAR, Figures, Published, load_published
 
@@ -25,11 +25,16 @@ This page is made from [`{first}`]({first_link}) and [`{second}`]({second_link})
 
 """
 _ROLES = """\
-## Roles on {one} and on {other}
+## Roles on {one.name} and on {other.name}
 
 The same problems compiled for both cards: what the solver chose, with how many warps a role has, the tile of a block,
 slots of all rings and the interval of an iteration, and the predicted time with the share of it that the roofline
-takes. Kernels for {other} were checked, simulated and assembled; none has run.
+takes. Kernels for {other.name} were checked, simulated and assembled; none has run.
+
+What all products have in common: on {other.name} sums are in tensor memory, so that a warp of its own issues them and
+consumers' registers do not hold them; consumers read a tile's sums behind its loop. An SM of {other.name} has
+{other.multiply_adds:g} multiply-adds of bf16 a cycle and {other.l2_bytes:g} bytes from L2, one of {one.name}
+{one.multiply_adds:g} and {one.l2_bytes:g}: tiles have to make more of a byte.
 
 """
 
@@ -104,49 +109,60 @@ def _row(one: Published, number: int) -> str:
 def _roles(found: Problems) -> Iterator[str]:
     one, other = found.cards
     yield from _ROLES.format(one=one, other=other).split("\n")[:-1]
-    yield f"| problem | {one} | {other} | why they differ |"
+    yield f"| problem | {one.name} | {other.name} | what differs besides, and why |"
     yield "|---|---|---|---|"
     for name, first, second in found.rows:
-        yield f"| {name} | {_told(first)} | {_told(second)} | {joined(list(differences(first, second)))} |"
+        told = joined(list(differences(first, second, found.cards))) or "nothing"
+        yield f"| {name} | {_told(first)} | {_told(second)} | {told} |"
 
 
 def _told(side: Side) -> str:
     rows, columns, depth = side.tile
     tile = f"{rows}x{columns}" + (f"x{depth}" if side.products else "")
-    sets = f", {side.columns} columns in {side.sets} set(s)" if side.columns else ""
+    sets = f", {side.columns} columns in {counted(side.sets, 'set')}" if side.columns else ""
     return (
         f"{side.described}; {tile}, {side.slots} slots, II {side.ii}{sets}; "
         f"{side.microseconds:.1f} us ({side.roofline_us / side.microseconds:.0%})"
     )
 
 
-def differences(first: Side, second: Side) -> Iterator[str]:
-    """Why the second schedule is not the first, by what one of them has alone."""
-    names = [{name for name, _, _ in side.roles} for side in (first, second)]
+def differences(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]:
+    """What the second schedule has otherwise than the first, with what follows from their figures for the reason."""
     if second.columns and not first.columns:
-        yield "sums are in tensor memory, so a warp of its own issues the products and consumers read them behind"
-    if second.sets > 1:
-        yield "a second set of sums lets an epilogue run under the next tile's products"
-    elif second.columns:
-        yield "one set of sums, for two do not fit the columns or no tile follows under an epilogue"
+        yield _sets(second, cards[1])
     if first.promotes and not second.promotes:
-        yield "f8 sums are f32's in the tensor core, and are not added up by consumers"
-    if "store_warp" in names[1] - names[0]:
-        yield "store warps start the stores, for the consumers' own time is short under faster products"
-    if "store_warp" in names[0] - names[1]:
-        yield "consumers start their stores, which nothing waits for"
-    if second.products and second.tile[0] * second.tile[1] > first.tile[0] * first.tile[1]:
-        yield "larger tiles, for products are twice as fast and a byte from L2 is not"
+        yield "f8 sums are f32's in the tensor core, so consumers add up none"
+    stores = ["store_warp" in {name for name, _, _ in side.roles} for side in (first, second)]
+    if stores[0] != stores[1]:
+        yield "store warps start the stores" if stores[1] else "consumers start their stores"
     if first.splits != second.splits:
-        yield f"sums split {second.splits} ways instead of {first.splits}, for other numbers of SMs and tiles"
+        yield f"sums split {second.splits} ways instead of {first.splits}"
     if first.swap != second.swap:
-        yield "operands change sides on one of them"
+        yield "operands have changed sides" if second.swap else "operands keep their sides"
+    if first.tile != second.tile:
+        yield from _tiles(first, second, cards)
+
+
+def _sets(side: Side, card: Card) -> str:
+    """How many sets of sums it keeps, and why no more."""
+    if side.sets > 1:
+        return f"{side.sets} sets of sums: an epilogue runs under the next tile's products"
+    if 2 * side.columns > card.columns:
+        return f"one set of sums, for two of {side.columns} columns are more than {card.columns}"
+    if side.waves == 1:
+        return "one set of sums, for a block has one tile"
+    return "one set of sums, for consumers are in the loop" if side.beside else "one set of sums"
+
+
+def _tiles(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]:
+    """Their tiles by what those are for: one product's multiply-adds for a byte of operands, or bytes on the way."""
     if not second.products:
-        yield (
-            "the same work at other rates of memory"
-            if first.tile == second.tile
-            else "tiles for more bytes on the way"
-        )
+        rates = [card.memory_gbs for card in cards]
+        yield f"tiles for {rates[1]:g} GB/s an SM instead of {rates[0]:g}"
+    elif second.products == 1:
+        before, now = (round(rows * n / (2 * (rows + n))) for rows, n, _ in (first.tile, second.tile))
+        if before != now:
+            yield f"{now} multiply-adds a byte of 16-bit operands instead of {before}"
 
 
 def main(arguments: Sequence[str]) -> int:
