@@ -58,7 +58,7 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
         f"for k_block in range({plan.k_blocks}{' - 1' if tail else ''}):",
         text.block("\n".join(passed)),
         *last,
-        _commit(_full(plan)),
+        commit(_full(plan)),
         *(["visit += 1"] if plan.s.persistent else []),
     ]
     what = "# Issues the products of all tiles; commits tell the loader and the consumer of their ends."
@@ -78,10 +78,10 @@ def _products(plan: KernelPlan, operations: Operations, use: str, length: int = 
             (left,), (right,) = own.operands(op, 0, lambda _: 0, 0, length)
             sums = _sums(plan, plan.value(op.id.subject), own.index)
             yield f"tcgen05_mma({left}, {right}, {sums}, use_acc={use})"
-    yield from (_commit(ring.empty()) for ring in plan.rings)
+    yield from (commit(ring.empty()) for ring in plan.rings)
 
 
-def _commit(barrier: str) -> str:
+def commit(barrier: str) -> str:
     """Have the tensor core arrive at a barrier when all products issued before have ended."""
     return f"tcgen05_commit({barrier})"
 

@@ -135,10 +135,14 @@ def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
         return tuple(f"{PartitionRole.LOADER}{i}" for i in range(1 if first else most_loaders(program)))
     if op.apart:
         return (f"{PartitionRole.TRANSFORM}0",)
-    commits = isinstance(op.counts, Release) and op.counts.by_commit
-    if program.tensor_columns and (op.kind is OpKind.MMA or commits):
-        return (f"{PartitionRole.MMA_WARP}0",)
-    return (f"{PartitionRole.CONSUMER}{op.consumer}",)
+    by_warp = program.tensor_columns and _by_mma_warp(op)
+    role, number = (PartitionRole.MMA_WARP, 0) if by_warp else (PartitionRole.CONSUMER, op.consumer)
+    return (f"{role}{number}",)
+
+
+def _by_mma_warp(op: TileOp) -> bool:
+    """Whether the warp that issues products into tensor memory does an operation: products, and commits for slots."""
+    return op.kind is OpKind.MMA or (isinstance(op.counts, Release) and op.counts.by_commit)
 
 
 def own_operations(program: TileProgram) -> dict[int, tuple[TileOp, ...]]:

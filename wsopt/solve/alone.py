@@ -73,7 +73,7 @@ def consumers_alone(program: TileProgram) -> TileProgram:
         _only(program, [op for op in program.ops if op.consumer is not None]),
         structure=replace(program.structure, subtiles=1),
         conditions=program.conditions.of_loop,
-        values=tuple(value for value in program.values if value.space is Space.TENSOR),  # who issues what
+        values=tuple(value for value in program.values if value.space is Space.TENSOR),
         rings=(),
         epilogue=EpilogueCost(0, 0, 0, 0, 0, 0),
         tile_l2_bytes=0,
