@@ -231,7 +231,7 @@ def _overlaps(schedule: Schedule, program: TileProgram, machine: Machine, margin
 
 def _one_program(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """emitter.v1: in loops that compute values the consumers do the same, each some time after the first."""
-    for consumer, own in program.by_consumer.items() if program.computes else ():
+    for consumer, own in budget.own_operations(program).items() if program.computes else ():
         found = {schedule.start(op.id) - schedule.start(replace(op.id, instance=0)) for op in own}
         if len(found) > 1:
             yield f"emitter.v1: operations of consumer {consumer} come {sorted(found)} after the first's"

@@ -72,8 +72,7 @@ class Channel:
 def channels(plan: KernelPlan) -> Iterator[Channel]:
     """All channels of a block: what the loading warp fills, turns, sums, and what each consumer has of its own."""
     s = plan.s
-    reader = PartitionRole.MMA_WARP if plan.sums_apart else PartitionRole.CONSUMER
-    loaded = frozenset({PartitionRole.LOADER, reader})
+    loaded = frozenset({PartitionRole.LOADER, *_readers(plan)})
     holders = 1 if plan.values_apart else s.consumers
     if plan.stationary:  # which persistent blocks hand back
         sets = "STATIONARY_SETS * CONSUMERS" if s.persistent else "CONSUMERS"
@@ -84,11 +83,13 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
     for ring in plan.rings:
         slots = ((box, _times(ring.depth, one.copies)) for one, boxes in ring.members for box in boxes)
         buffers = [_buffer(f"{box.name}_ring", box, count) for box, count in slots]
-        committed = _by_commit(plan, ring)
-        readers = 1 if committed else s.at_once
         filled = 1 if ring.plan.copied else s.at_once
-        barriers = (Barrier(f"{ring.name}_full", filled), Barrier(f"{ring.name}_empty", readers))
-        roles = _ends(plan, ring) if s.transforms else loaded if committed else _LOADED
+        barriers = (
+            Barrier(f"{ring.name}_full", filled),
+            Barrier(f"{ring.name}_empty", _arrivals(plan, ring)),
+        )
+        mixed = plan.values_apart and not _by_commit(plan, ring)
+        roles = _ends(plan, ring) if s.transforms else _LOADED if mixed else loaded
         number = next((number for number, own in enumerate(plan.loaders) if ring in own), 0)
         yield Channel(ring.depth, roles, tuple(buffers), barriers, loader=number)
     if plan.ping_pong:  # the order in which consumers go round the ring
@@ -101,9 +102,26 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
             Buffer(f"{name}_sums", GLUON[DType.F32], shape, "SUM_LAYOUT", "allocate_tensor_memory")
             for name in plan.sums
         )
-        barriers = (Barrier("sums_full", 1), Barrier("sums_empty", s.consumers))
-        yield Channel("SUM_SETS", _SUMS, tuple(sums), barriers)
+        back = (Barrier("sums_empty", s.consumers),) if s.persistent else ()  # to be filled again
+        yield Channel("SUM_SETS", _SUMS, tuple(sums), (Barrier("sums_full", 1), *back))
     yield from _own(plan)
+
+
+def _readers(plan: KernelPlan) -> Iterator[PartitionRole]:
+    """The roles that read slots of rings, or what the block holds; where values go through tensor memory those that
+    the tensor core reads.
+    """
+    if plan.sums_apart:
+        yield PartitionRole.MMA_WARP
+    if plan.in_loop and not plan.values_apart:
+        yield PartitionRole.CONSUMER
+
+
+def _arrivals(plan: KernelPlan, ring: Ring) -> int:
+    """Arrivals that hand a slot back: of the consumers that read it, and of a commit behind all products."""
+    if plan.values_apart:
+        return 1 if _by_commit(plan, ring) else plan.s.at_once
+    return plan.sums_apart + plan.s.at_once * plan.in_loop
 
 
 def _by_commit(plan: KernelPlan, ring: Ring) -> bool:

@@ -76,7 +76,7 @@ class Consumer:
     def covering_k_blocks(self) -> int:
         """The least K-blocks of a tile with which every pass runs, of each part; 1 where tiles differ in them."""
         plan, refill = self.plan, self.plan.refill
-        if not plan.columns or plan.sums_apart or plan.loops_over_tiles:
+        if not plan.columns or not plan.in_loop or plan.loops_over_tiles:
             return 1
         (stretch,) = self.stretches
         pauses = refill.first + self._apart * refill.apart
@@ -93,9 +93,10 @@ class Consumer:
             *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
         step = self._first_step()
-        begin = [] if plan.sums_apart and not plan.values_apart else [*step, *self._first_slots()]
+        begin = [*step, *self._first_slots()] if plan.in_loop else []
         if not plan.loops_over_tiles:
             begin += ["visit = 0", *(splits.nothing_owed(plan) if plan.owes_ends else [])]
+            begin += [f"{tensor_sums.counter(plan)} = 0"] if plan.sums_apart and plan.split else []
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
             # The kernel before may still use the workspace of this one.
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split
@@ -160,14 +161,16 @@ class Consumer:
         elif plan.split:
             before = [inputs.input_loads(plan), *store_lines(plan.prefetched.values())]
             whole = [*before, *calls(plan, whole=True), "visit += 1"] if plan.s.shares else []
-            end = splits.combined(plan, [*before, *end], whole)
+            stored = tensor_sums.stores(plan) if plan.sums_apart else splits.stores(plan)
+            end = splits.combined(plan, stored, [*before, *end], whole)
+            end += [f"{tensor_sums.counter(plan)} += 1"] if plan.sums_apart else []
         lines = [*self._places(), *self._starts(), *self._loops(), *end, *self._others_steps()]
         return "\n".join(line for line in lines if line)
 
     def _places(self) -> list[str]:
         """Lines with the consumer's first row and column, and the K-blocks that count for them."""
         if not self.plan.ranged:
-            counted = ["k_blocks = last - first"] if self.plan.split else []
+            counted = ["k_blocks = last - first"] if self.plan.split and self.plan.in_loop else []
             return [*counted, *self.plan.first_places()]
         narrow, loads = "begin, whole_begin, whole_end, end", scalar_loads(self.plan)
         if not self.plan.own_k_blocks:
@@ -193,7 +196,12 @@ class Consumer:
             return [rows, *started, *([f"columns = column + {self._tile_columns()}"] if plan.columns else [])]
         lines = [] if plan.columns else [rows]
         if plan.values_apart:
-            return [*lines, *operations.writer.starts(), *tensor_values.cleared(operations), *operations.vectors()]
+            return [
+                *lines,
+                *operations.writer.starts(),
+                *tensor_values.cleared(operations),
+                *operations.vectors(),
+            ]
         made = [v.id.subject for v in plan.program.values if v.consumer == 0 and v.id.kind is ValueKind.VALUE]
         results = [name for name in made if name in operations.writer.results]
         lines += [zero(plan.value(name), "TILE_DEPTH", layout) for name in results]
@@ -209,8 +217,9 @@ class Consumer:
         under = load_lines(vectors, plan.place("rows", "columns"), plan.s)
         later = plan.split or plan.refill.first or plan.refill.apart
         under += [] if later else [inputs.input_loads(plan)]
-        if plan.sums_apart and not plan.values_apart:
-            return [*under, tensor_sums.wait(), *records.behind_loop(plan), *store_lines(vectors)]
+        if not plan.in_loop:
+            stored = [] if plan.split else store_lines(vectors)
+            return [*under, tensor_sums.wait(plan), *records.behind_loop(plan), *stored]
         if plan.program.long_rows:
             first, *again = (each_part(self._part(stretch.loop)) for stretch in self.stretches)
             # A buffer's turn follows from the number of all parts, also of those that nothing is stored of: of odd
@@ -230,6 +239,7 @@ class Consumer:
         if plan.values_apart:
             return [*lines, *tensor_values.whole(self.operations), *store_lines(vectors)]
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
+        lines += [tensor_sums.wait(plan)] if plan.sums_apart else []
         lines += records.behind_loop(plan)
         return [*lines, *([] if plan.split else store_lines(vectors))]
 
@@ -300,7 +310,7 @@ def consumer_of(plan: KernelPlan) -> Consumer:
     With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
     """
     consumer = Consumer(plan, operations_of(plan), live_loops(plan.program.bounds, plan.s))
-    if plan.sums_apart and not plan.values_apart:
+    if not plan.in_loop:
         return consumer
     if plan.program.long_rows:
         both = [unrolled(consumer.operations, which=one) for one in row_passes(plan)]

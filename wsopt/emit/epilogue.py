@@ -64,7 +64,7 @@ def calls(plan: KernelPlan, *, whole: bool = False) -> list[str]:
         lines.append(f"{rows.get(name, name)} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
     for number in range(plan.s.subtiles):
         sums = [subtile_name(plan.s, name, number, number + 1) for name in plan.sums]
-        if plan.sums_apart:
+        if plan.sums_apart and not split:
             lines += (tensor_values if plan.values_apart else tensor_sums).read(plan, sums, number)
         lines += splits.sums(plan, sums, number) if split else []
         given = {

@@ -104,6 +104,11 @@ class KernelPlan:
         return self.program.values_apart
 
     @property
+    def in_loop(self) -> bool:
+        """Whether consumers go through the loop: not where a warp of its own issues all that there is in one."""
+        return not self.sums_apart or self.program.computes
+
+    @property
     def split(self) -> bool:
         """Whether a tile's K-blocks are shared by several blocks, and what a block takes is a part of a tile."""
         return self.s.parted

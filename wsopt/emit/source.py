@@ -162,14 +162,16 @@ def expected_instructions(verified: VerifiedSchedule) -> int:
     """
     plan = plan_of(verified)
     if plan.sums_apart:
-        return sum(op.instructions for op in plan.program.of(OpKind.MMA))
+        s, products = plan.s, plan.program.of(OpKind.MMA)  # a last K-block that ends early is text of its own
+        return sum(op.instructions + op.instructions * s.tail // s.depth for op in products)
     return consumer_of(plan).tensor_instructions() * plan.s.consumers
 
 
 def expectation(verified: VerifiedSchedule) -> Expectation:
     """Demands on the compiled kernel: its tensor instructions, and the most shared and tensor memory."""
     columns = verified.program.tensor_columns * verified.schedule.buffers.sums
-    allocated = 1 << (columns - 1).bit_length() if columns else 0  # PTX ISA, tcgen05.alloc: a power of two
+    # PTX ISA, tcgen05.alloc: a power of two, and 32 at least.
+    allocated = max(32, 1 << (columns - 1).bit_length()) if columns else 0
     return Expectation(expected_instructions(verified), verified.schedule.shared_memory_bytes, allocated)
 
 

@@ -179,7 +179,9 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = math.ceil(max(by_row) / s.splits) if by_row else _part_k_blocks(region, s)
     columns = sum(value.tensor_columns for value in loop.values)
-    have, choices = machine.tensor_memory_columns, (1,) if region.chained else target_of(machine).sum_sets
+    # A second set is for the next tile.
+    several = columns and s.persistent and not region.chained
+    have, choices = machine.tensor_memory_columns, target_of(machine).sum_sets if several else (1,)
     sets = (count for count in choices if count == 1 or count * columns <= have)
     work, shared = _work(region, s, machine, grid.tiles) if region.chained else (None, None)
     if s.shares and not region.chained:

@@ -19,6 +19,7 @@ from wsopt.lowering.phases import (
     row_phase,
     row_phases,
 )
+from wsopt.lowering.promotion import is_promoted, promotes
 from wsopt.machine.types import Machine
 from wsopt.program.facts import (
     Arithmetic,
@@ -47,8 +48,8 @@ def releases_early(region: Region, machine: Machine) -> bool:
     """Whether consumers may hand a slot back behind the begin of the next product: they issue products and do nothing
     else in the loop. What computes beside its products would come late with the rest of one.
     """
-    promoted = any(one.promote for one in region.contractions)
-    return target_of(machine).sums is Sums.REGISTERS and not (region.chained or region.beside or promoted)
+    apart = region.chained or region.beside or promotes(region, machine)
+    return target_of(machine).sums is Sums.REGISTERS and not apart
 
 
 _ROWS = frozenset({Role.ROW})
@@ -142,11 +143,18 @@ class _Maker:
         steps = [step for one in self.region.contractions for step in self._product(one)]
         if self.region.beside:
             steps.append(self._beside())
-        committed = (
-            target_of(self.machine).sums is Sums.TENSOR_MEMORY
-        )  # then the tensor core hands a slot back
-        back = Step(OpKind.RELEASE, "", Release(not committed, committed))
-        return (Ring("ring", "", tuple(loads)),), (*steps, back), ()
+        back = tuple(self._returns())
+        subjects = tuple(step.subject for step in back)
+        return (Ring("ring", subjects, tuple(loads)),), (*steps, *back), ()
+
+    def _returns(self) -> Iterator[Step]:
+        """What hands a slot back: the consumer that issues the products; or the tensor core itself, and for what is
+        computed beside its products the consumer too.
+        """
+        committed = target_of(self.machine).sums is Sums.TENSOR_MEMORY
+        yield Step(OpKind.RELEASE, "", Release(not committed, committed))
+        if committed and self.region.beside:
+            yield Step(OpKind.RELEASE, "beside", Release(meets=True))
 
     def _stretches(self) -> int:
         """The stretches in which a product of a loop is issued."""
@@ -170,7 +178,7 @@ class _Maker:
         space = Space.REGISTERS if target_of(self.machine).sums is Sums.REGISTERS else Space.TENSOR
         inputs = self.read(side for side in sides if isinstance(side, View))
         made = Step(OpKind.MMA, name, self._counts(), inputs, total, shape, space=space)
-        if not product.promote:
+        if not is_promoted(product, self.region, self.machine):
             return [made]
         # Partial sums are one set of registers a K-block: they are added up before they are made again.
         made = replace(made, output=partial, after=((OpKind.ACCUMULATE, name, When.AGAIN),))
@@ -196,7 +204,11 @@ class _Maker:
         rings = self._streamed_rings()
         read = {source.view for source in self.region.streamed_sources} if self.apart else set()
         back = (
-            Step(OpKind.RELEASE, ring.subject, Release(False, self.apart and ring.members[0].view not in read))
+            Step(
+                OpKind.RELEASE,
+                ring.subjects[0],
+                Release(False, self.apart and ring.members[0].view not in read),
+            )
             for ring in rings
         )
         held = tuple(map(self.member, self.region.stationary_operands))
@@ -212,7 +224,7 @@ class _Maker:
             held = [member, *(shared if member in packed else [])]
             shapes = [self.shape(one.view, self.s.tile_rows) for one in held]
             loads = (Load(one, None, shape, one.box(shape)) for one, shape in zip(held, shapes, strict=True))
-            found.append(Ring(f"{member.name}_ring", member.name, tuple(loads)))
+            found.append(Ring(f"{member.name}_ring", (member.name,), tuple(loads)))
         return found
 
     def computed_apart(self) -> Steps:
@@ -224,11 +236,11 @@ class _Maker:
             made = Member(
                 self._made_view(product), _made_name(product), (s.rows, s.depth), s.at_once, by_rows=True
             )
-            rings.append(Ring(f"{product.name}_left_ring", made.name, made=(made,)))
+            rings.append(Ring(f"{product.name}_left_ring", (made.name,), made=(made,)))
             steps += [self._apart(made, str(product.left)), self._plain_product(product)]
         for ring in rings:
             apart = any(member.view in read for member in ring.members)
-            steps.append(Step(OpKind.RELEASE, ring.subject, Release(meets=False), apart=apart))
+            steps.append(Step(OpKind.RELEASE, ring.subjects[0], Release(meets=False), apart=apart))
         return tuple(rings), tuple(steps), ()
 
     def _made_view(self, product: Contraction) -> View:
@@ -303,7 +315,9 @@ class _Maker:
             wanted |= set(item.reads) if item.name in wanted else set()
         rows = tuple(i for i in items if isinstance(i, Statement) and i.name in wanted and i.spans == _ROWS)
         rest = tuple(item for item in items if item not in rows)
-        yield from ((name, own) for name, own in ((f"factors{number}", rows), (f"phase{number}", rest)) if own)
+        yield from (
+            (name, own) for name, own in ((f"factors{number}", rows), (f"phase{number}", rest)) if own
+        )
 
     def _masking(self) -> set[str]:
         """The items of the loop that only masks need."""
@@ -353,7 +367,12 @@ class _Maker:
         yield _Part(step)
         nbytes, value = self.s.rows * self.s.depth * DType.F32.bits // 8, (ValueKind.VALUE, product.name)
         read = Step(
-            OpKind.READ, product.name, Moved(nbytes), (made,), value, after=((OpKind.MMA, product.name, When.SAME),)
+            OpKind.READ,
+            product.name,
+            Moved(nbytes),
+            (made,),
+            value,
+            after=((OpKind.MMA, product.name, When.SAME),),
         )
         yield _Part(read, (), (product.name,), ((product.name, DType.F32.bits),))
 
@@ -450,7 +469,7 @@ class _Maker:
             after = tuple((step.kind, step.subject, When.SAME) for step in steps[-1:])
             steps.append(replace(part.step, after=after, holds=tuple(self._holds(part, parts))))
         back = Step(OpKind.RELEASE, "", Release(meets=False))
-        return (Ring("ring", "", tuple(loads)),), (steps[0], back, *steps[1:]), ()
+        return (Ring("ring", ("",), tuple(loads)),), (steps[0], back, *steps[1:]), ()
 
     def _once(self, view: View) -> bool:
         """Whether a tensor's tiles are each copied once, for it varies along all batches."""

@@ -15,6 +15,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
+from wsopt.lowering.promotion import is_promoted, promotes
 from wsopt.lowering.refused import problems
 from wsopt.lowering.spread import mean_share
 from wsopt.lowering.steps import releases_early
@@ -89,7 +90,7 @@ def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
         (not one_group and (s.rows < 2 * least or s.consumers > 1))
         or (s.subtiles > 1 and s.subtile_columns < _MIN_SUBTILE_COLUMNS)
         or (s.sharing is Sharing.PING_PONG and (s.consumers == 1 or not s.persistent))
-        or (region.promote and s.depth > 128)
+        or (s.depth > 128 and promotes(region, machine))
         or max(s.rows, s.columns, s.depth) > machine.tma_box_extent_max
         or (region.whole_rows and not whole)
         or (s.rows >= 2 * region.extent(row_role(s.swap)) and s.rows > least)
@@ -246,12 +247,11 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     depths = (row // 2, row, 2 * row)  # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
     early_release = (True, False) if releases_early(region, machine) and not region.body else (True,)
-    every = Limit.ALL_PROMOTED in lifted or all(one.promote for one in region.contractions)
-    copies = (1, 2) if region.promote and every else (1,)
+    promoted = [is_promoted(one, region, machine) for one in region.contractions]
+    copies = (1, 2) if any(promoted) and (all(promoted) or Limit.ALL_PROMOTED in lifted) else (1,)
+    least = 16 if region.body else 64, machine.mma_columns_step
     for swap in (False, True) if few and target.swaps else (False,):
-        sizes = [
-            *_columns(region.extent(column_role(swap)), 8 if swap else 16 if region.body else 64, machine)
-        ]
+        sizes = [*_columns(region.extent(column_role(swap)), least[swap], machine)]
         counts = sorted({count for size in sizes for count in _subtiles(size)})
         for rows, columns, depth, consumers, own, sharing, persistent, subtiles, group in itertools.product(
             target.consumer_rows, sizes, depths, target.consumers, warps, sharings,
@@ -295,10 +295,11 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
 def _parts_come_together(region: Region, s: Structure, machine: Machine) -> bool:
     """Whether a tile's results can be made of what several blocks leave of their parts.
 
-    emitter.v1: by persistent blocks whose sums are in registers, without rows that are reduced beside products. Where
-    values are computed, what rescales the sums of one part rescales those of all, and epilogues read no full tiles.
+    emitter.v1: by persistent blocks, without rows that are reduced beside products. Where values are computed, sums
+    are in registers, what rescales those of one part rescales those of all, and epilogues read no full tiles.
     """
-    if not s.persistent or region.beside or target_of(machine).sums is not Sums.REGISTERS:
+    in_registers = target_of(machine).sums is Sums.REGISTERS
+    if not s.persistent or region.beside or (region.chained and not in_registers):
         return False
     apart = s.sharing is Sharing.PING_PONG or region.full_sources
     return not region.chained or not (apart or _together(region) is None)

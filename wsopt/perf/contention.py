@@ -22,14 +22,11 @@ def held_cycles(program: TileProgram) -> dict[str, int]:
 
 
 def issue_cycles(program: TileProgram) -> dict[str, int]:
-    """Cycles an iteration for which each consumer's own thread is held, by its number, and those of roles that work
-    for all, by name.
-    """
+    """Cycles an iteration for which the thread of each partition is held that multiplies or computes, by its name."""
     found = Counter[str]()
     for op in (op for op in program.ops if op.apart or op.consumer is not None):
-        apart = op.apart or (program.values_apart and op.kind is OpKind.MMA)
-        name = issuers(program, op)[0] if apart else str(op.consumer)
-        found[name] += op.issue if op.apart or takes_time(program, op) else 0
+        (partition,) = issuers(program, op)
+        found[partition] += op.issue * (op.apart or takes_time(program, op))
     return dict(found)
 
 

@@ -24,6 +24,7 @@ from wsopt.program.ids import OpKind
 from wsopt.program.program import Demand, EpilogueCost, Iteration, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.program.units import with_units
+from wsopt.schedule.budget import issuers
 from wsopt.tensors.parts import parts
 from wsopt.tensors.views import Role
 
@@ -167,18 +168,22 @@ def _demand_apart(program: TileProgram, machine: Machine) -> Demand:
         tensor=tensor,
         energy=energy,
         between=_between(program, machine),
-        alone=s.sharing is Sharing.PING_PONG or s.consumers == 1,
+        alone=not program.tensor_columns and (s.sharing is Sharing.PING_PONG or s.consumers == 1),
         thread=_thread(program, machine),
         late=_late(program, machine),
     )
 
 
 def _thread(program: TileProgram, machine: Machine) -> float:
-    """Cycles of one K-block for which a consumer's own thread is held, or that of the warp that issues products."""
-    issuers = (None, *program.by_consumer) if program.tensor_columns else (0,)
-    own = [op.counts for op in program.ops if op.consumer in issuers and not op.apart and not op.copy]
-    issued = sum(cost(counts, machine).issue for counts in own if not isinstance(counts, Copy))
-    return issued + sum(rest_cycles(counts, machine) for counts in own if isinstance(counts, Product))
+    """Cycles of one K-block for which a consumer's own thread is held, or that of the warp that issues products: the
+    longer.
+    """
+    held = dict[str, float]()
+    for op in (op for op in program.ops if op.consumer is not None and not op.copy):
+        (partition,) = issuers(program, op)
+        rest = rest_cycles(op.counts, machine) if isinstance(op.counts, Product) else 0.0
+        held[partition] = held.get(partition, 0.0) + cost(op.counts, machine).issue + rest
+    return max(held.values())
 
 
 def _late(program: TileProgram, machine: Machine) -> float:

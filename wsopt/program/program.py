@@ -159,7 +159,8 @@ class Demand:
 
     `data` are the bytes themselves, which one SM alone gets at its own rate, of whatever lines they are a part;
     `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its K-blocks.
-    `alone` where one consumer at a time has products under way: what it waits for, nobody fills. `active` is the
+    `alone` where one consumer at a time has products under way, and waits for them: what it waits for, nobody fills.
+    Products into tensor memory queue up behind each other, whoever reads the sums. `active` is the
     share of the SMs that are at work. A consumer's own thread is held for `thread` cycles; a slot is handed back
     `late`, by the cycles for which the next product is issued before.
     """

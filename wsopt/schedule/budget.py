@@ -132,8 +132,9 @@ def helper_warps(program: TileProgram, buffers: EpilogueBuffers | None = None) -
 
 
 def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
-    """emitter.v1: the partitions that may issue an operation of the loop: a consumer's own itself or the warp that
-    issues products, what is done apart a transform warpgroup; copies a partition without tensor-core work.
+    """emitter.v1: the partitions that may issue an operation of the loop: a consumer's own itself, products into
+    tensor memory and their commits the warp for them, what is done apart a transform warpgroup; copies a partition
+    without tensor-core work.
 
     Loading warps have rings of their own, for all copies of a slot arrive at one barrier. The first ring is the first
     warp's: so of divisions that differ in the warps' names alone there is one.
@@ -151,6 +152,14 @@ def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
 def _by_mma_warp(op: TileOp) -> bool:
     """Whether the warp that issues products into tensor memory does an operation: products, and commits for slots."""
     return op.kind is OpKind.MMA or (isinstance(op.counts, Release) and op.counts.by_commit)
+
+
+def own_operations(program: TileProgram) -> dict[int, tuple[TileOp, ...]]:
+    """The operations of the loop that each consumer issues itself; none where a warp issues all of its products."""
+    return {
+        consumer: tuple(op for op in own if issuers(program, op) == (f"{PartitionRole.CONSUMER}{consumer}",))
+        for consumer, own in program.by_consumer.items()
+    }
 
 
 def crosses(program: TileProgram, edge: Edge) -> bool:
@@ -324,18 +333,19 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
 
 def exchange_bytes(program: TileProgram) -> int:
     """Bytes through which the warps of all consumers that share rows exchange what they have reduced of them: an f32
-    of each row and warp.
+    of each row and warp. So do those whose rows lie in another way in tensor memory, with an f32 of each row.
     """
     s, counts = program.structure, (op.counts for op in program.loop)
     warps = [one.warps for work in counts if isinstance(work, Arithmetic) for one in work.reductions]
-    shared = max((number for number in warps if number > 1), default=0)
+    turned = int(program.tensor_columns > 0 and program.computes)
+    shared = max((number for number in warps if number > 1), default=turned)
     return s.consumers * s.rows * shared * DType.F32.bits // 8
 
 
 def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:
     """Bytes of a block's barriers: two a slot of each ring and of held tiles, one for each buffer of inputs, or two
     where the loading warp fills it, two for each store that a store warp starts, two for each set of sums in tensor
-    memory, and one for each turn.
+    memory, of which blocks of one tile hand back none, and one for each turn.
     """
     s = program.structure
     held = 2 * s.stationary_sets if s.persistent else 1
@@ -343,7 +353,11 @@ def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueB
         2 * sum(slots)
         + s.consumers * len(program.after.full) * buffers.inputs * (1 + buffers.inputs_by_loader)
         + 2 * s.consumers * program.epilogue.stores * buffers.store_warp
-        + (_value_barriers(program) if program.values_apart else 2 * buffers.sums * (program.tensor_columns > 0))
+        + (
+            _value_barriers(program)
+            if program.values_apart
+            else (1 + s.persistent) * buffers.sums * (program.tensor_columns > 0)
+        )
         + held * (program.stationary_bytes > 0)
         + s.consumers * (s.sharing is Sharing.PING_PONG)
     )
@@ -357,5 +371,7 @@ def _value_barriers(program: TileProgram) -> int:
     products = program.of(OpKind.MMA)
     fed = sum(any(value.kind is ValueKind.OPERAND for value in op.inputs) for op in products)
     shared = any(value.within is not None for value in program.values)
-    handed = sum(op.apart for op in program.of(OpKind.RESCALE))  # sums that are rescaled, a factor that comes and goes
+    handed = sum(
+        op.apart for op in program.of(OpKind.RESCALE)
+    )  # sums that are rescaled, a factor that comes and goes
     return len(products) + fed + (0 if shared else len(program.of(OpKind.READ))) + 3 * handed

@@ -250,12 +250,10 @@ def few_overlaps(m: Model) -> None:
     Then a value is made again at most once before its last reader, and one older name of it is enough. Where a
     commit hands a slot back, nobody waits for its product, and there is nothing to peel off.
     """
-    if m.program.tensor_columns and not m.program.values_apart:
-        return
     most = most_stages(m.program) if Limit.STAGES not in m.program.lifted else m.stages
     values = m.program.computes_with_products or m.program.feeds_products
     most = min(most, overlapped(m.program)) if values else most
-    for own in m.program.by_consumer.values():
+    for own in budget.own_operations(m.program).values():
         for one, other in itertools.permutations(own, 2):
             m.cp.add(m.start[other.id] < m.start[one.id] + most * m.ii)
 
@@ -275,7 +273,7 @@ def one_program(m: Model) -> None:
     """emitter.v1: consumers with arithmetic in the loop run one program, each some time after the first."""
     if stretches(m.program):
         return
-    first, *others = m.program.by_consumer.values()
+    first, *others = budget.own_operations(m.program).values()
     for number, ops in enumerate(others, 1):
         shift = m.cp.new_int_var(0, m.horizon, f"shift[{number}]")
         for one, op in zip(first, ops, strict=True):
