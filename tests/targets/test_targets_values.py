@@ -87,7 +87,9 @@ def test_sums_are_rescaled_off_the_way_of_exponentials(published: VerifiedSchedu
     assert {where[str(op.id)] for op in published.program.of(OpKind.RESCALE)} == {"correction0"}
     for consumer in (0, 1):
         (_, rescaled, _) = next(starts(published, OpKind.RESCALE, consumer))
-        spans = {one.subject: (begin, end) for one, begin, end in starts(published, OpKind.ELEMENTWISE, consumer)}
+        spans = {
+            one.subject: (begin, end) for one, begin, end in starts(published, OpKind.ELEMENTWISE, consumer)
+        }
         begin, end = spans["phase2"]
         assert (rescaled - begin) % published.schedule.ii < end - begin
 
@@ -115,7 +117,9 @@ def test_costs_alone_choose_what_is_published(programs: list[TileProgram], b200:
 @pytest.mark.solver
 def test_each_part_is_faster_with_its_published_form(programs: list[TileProgram], b200: Machine) -> None:
     def bound(**asked: object) -> float:
-        own = [p for p in programs if all(getattr(p.structure, name) == value for name, value in asked.items())]
+        own = [
+            p for p in programs if all(getattr(p.structure, name) == value for name, value in asked.items())
+        ]
         return min(lower_bound_us(program, b200) for program in own)
 
     assert bound(consumers=2) < bound(consumers=1)
@@ -136,7 +140,9 @@ def moved(name: str, cycles: int) -> Change:
             return divmod(stage * schedule.ii + cycle + cycles, schedule.ii)
 
         placed = (
-            replace(p, stage=later(p.stage, p.cycle)[0], cycle=later(p.stage, p.cycle)[1]) if p.op == name else p
+            replace(p, stage=later(p.stage, p.cycle)[0], cycle=later(p.stage, p.cycle)[1])
+            if p.op == name
+            else p
             for p in schedule.placed
         )
         return replace(schedule, placed=tuple(placed))
@@ -154,7 +160,10 @@ def issued_by(name: str, partition: str) -> Change:
 
 BROKEN: dict[str, tuple[Change, str]] = {
     "product of a consumer": (issued_by("mma:s@0", "consumer0"), "is issued by consumer0, not by mma_warp0"),
-    "rescaling of a consumer": (issued_by("rescale:pv@0", "consumer0"), "is issued by consumer0, not by correction0"),
+    "rescaling of a consumer": (
+        issued_by("rescale:pv@0", "consumer0"),
+        "is issued by consumer0, not by correction0",
+    ),
     "no correction": (
         lambda s: replace(s, partitions=tuple(p for p in s.partitions if p.role != "correction")),
         "ask for consumer0 of 4 warps, consumer1 of 4 warps, correction0 of 4 warps",
