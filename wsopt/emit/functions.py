@@ -101,7 +101,7 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     if plan.split:
         return _each_part(plan, role, body if placeless else located("part // SPLITS"))
     if not plan.s.persistent:
-        return [body if role is PartitionRole.MMA_WARP else located("gl.program_id(0)")]
+        return [body if placeless and role is PartitionRole.MMA_WARP else located("gl.program_id(0)")]
     if plan.order_table:
         return [_DEALT_TILES, text.block(located("gl.load(order_ptr + place)"))]
     header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in {_taken(plan, role, 'tiles')}:"
