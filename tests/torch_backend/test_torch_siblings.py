@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 
 import pytest
 
@@ -119,3 +120,69 @@ def test_tensors_whose_changes_nobody_counts_are_packed_at_every_call() -> None:
         assert packs.of((weight,))[0].sum() == 8
         weight.add_(1)
         assert packs.of((weight,))[0].sum() == 16
+
+
+@pytest.mark.torch
+def test_weights_that_autocast_rounds_are_rounded_once() -> None:
+    model, x = torch.nn.Linear(64, 32).eval(), torch.randn(16, 64)
+    with compiler.watching() as seen, torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        found = torch.compile(model, backend=backend, options=OPTIONS)(x)
+        assert error(found, model(x)) < 0.01
+    ((piece,),) = [one.taken for one in seen]
+    assert piece.folded is not None
+    assert [node.op for node in piece.folded.prepack.nodes] == ["cast"]
+    assert not any(one.name in piece.folded.prepack.constants for one in piece.kernel.inputs)
+
+
+@pytest.mark.torch
+@pytest.mark.solver
+@pytest.mark.compiler
+def test_a_kernel_of_joined_weights_is_built_and_simulated() -> None:
+    class Two(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = (
+                torch.nn.Linear(64, 64, bias=False),
+                torch.nn.Linear(64, 128, bias=False),
+            )
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.first(x).cumsum(0).sum() + self.second(x).cumsum(0).sum()
+
+    model = Two().bfloat16().eval()
+    options = OPTIONS | {"execute": "simulation"}
+    report = explain(model, torch.randn(128, 64).bfloat16(), options=options)
+    (line,) = (line for line in report.taken if line.flops)
+    assert line.count == 1
+    assert line.judged.build is not None
+    graph = json.loads(line.judged.build.files["graph.json"])
+    assert [(one["shape"], one.get("constant", False)) for one in graph["inputs"]] == [
+        ([128, 64], False), ([192, 64], True),
+    ]  # fmt: skip
+
+
+@pytest.mark.torch
+def test_calls_hand_over_what_the_kernel_reads_in_its_order() -> None:
+    """Also where the constants stand on both sides of the rows; frozen weights are not looked after."""
+    from wsopt.graph.builder import GraphBuilder
+    from wsopt.partition.constants import folded
+    from wsopt.torch.execute import by_reference
+    from wsopt.torch.packing import with_packing
+
+    g = GraphBuilder("two")
+    a, x, b = (
+        g.input(n, s, "bf16", constant=n != "x") for n, s in (("a", (8, 16)), ("x", (4, 16)), ("b", (8, 16)))
+    )
+    g.output(g.cast(g.matmul(x, g.concat(a, b, axis=0), transpose_b=True), "bf16", name="y"))
+    graph = g.build()
+    parts = folded(graph)
+    assert parts is not None
+    tensors = [torch.randn(*one.type.shape).bfloat16() for one in graph.inputs]
+    for frozen in (False, True):
+        launch = with_packing(graph, parts, by_reference(parts.main), by_reference(graph), frozen)
+        for change in (0.0, 1.0):
+            found, wanted = torch.empty(4, 16).bfloat16(), torch.empty(4, 16).bfloat16()
+            tensors[2].add_(change)
+            by_reference(graph)(*tensors, wanted)
+            launch(*tensors, found)
+            assert torch.equal(found, wanted) is not (frozen and change > 0)

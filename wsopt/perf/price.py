@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from wsopt.entries import extended
-from wsopt.lowering.lower import Cuttable, unpriced
+from wsopt.lowering.lower import Cuttable, grid_of, unpriced
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import PROMOTION, TILE_GRAIN, copy_cost, copy_lines, cost, mma_cycles, rest_cycles
@@ -39,12 +39,11 @@ beside its arithmetic (`docs/calibration/h200_rows.json`).
 
 def lower(region: Cuttable, s: Structure, machine: Machine) -> TileProgram:
     """The tile program of a region cut to a structure. Costs are in cycles of `machine`."""
-    if s.group == 1:
-        return priced(unpriced(region, s, machine), machine)
     once = _without_order.__wrapped__ if extended() else _without_order
     program = once(region, replace(s, group=1), machine)
-    grid = unpriced(region, s, machine).grid
-    return _finished(replace(program, structure=s, grid=grid), machine)
+    if s.group > 1:
+        program = replace(program, structure=s, grid=grid_of(region, s))
+    return _finished(program, machine)
 
 
 def priced(program: TileProgram, machine: Machine) -> TileProgram:
@@ -91,17 +90,16 @@ def _in_order(program: TileProgram, machine: Machine) -> TileProgram:
     """A program of products with what depends on the order of its tiles, copies at the clock of its loop."""
     assert program.demand is not None, "a loop of products asks for something"
     demand = _with_gpc(program.demand, program, machine)
-    program = replace(
+    clock = steady_loop(demand, machine, ring_slots(program, machine)).clock_mhz
+    copies = {op.counts for op in program.ops if isinstance(op.counts, Copy)}
+    prices = {counts: _fields(copy_cost(counts, machine, clock)) for counts in copies}
+    return replace(
         program,
         dram_bytes=dram_bytes(program, machine),
         demand=demand,
         last_demand=last_demand(program, demand, machine),
+        ops=tuple(replace(op, **prices[op.counts]) if op.counts in prices else op for op in program.ops),
     )
-    clock = steady_loop(demand, machine, ring_slots(program, machine)).clock_mhz
-    copies = {op.counts for op in program.ops if isinstance(op.counts, Copy)}
-    prices = {counts: _fields(copy_cost(counts, machine, clock)) for counts in copies}
-    ops = tuple(replace(op, **prices[op.counts]) if op.counts in prices else op for op in program.ops)
-    return replace(program, ops=ops)
 
 
 def _fetched(ops: tuple[TileOp, ...], cycles: int) -> tuple[TileOp, ...]:

@@ -120,7 +120,9 @@ class Search:
             check()
             if structure not in self.programs:
                 program = lower(self.region, structure, self.machine)
-                self.programs[structure] = replace(program, conditions=self.conditions)
+                if self.conditions:
+                    program = replace(program, conditions=self.conditions)
+                self.programs[structure] = program
             program = self.programs[structure]
             look = self.looks.get(structure)
             if look is None:

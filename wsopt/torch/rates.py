@@ -98,7 +98,7 @@ def inductor_us(graph: Graph, machine: Machine, kernel: Graph | None = None) -> 
     products = [node for node in graph.nodes if is_matmul(node)]
     if not products:
         return _bytes_us(needed_bytes(region), machine)
-    return sum(_product_us(graph, node, machine) for node in products) + _around_us(graph, machine)
+    return sum(_product_us(graph, node, machine) for node in products) + _around_us(kernel or graph, machine)
 
 
 def _attention_us(region: Cuttable, machine: Machine) -> float:

@@ -62,7 +62,7 @@ def _product(
 ) -> tuple[fx.Node, fx.Node, bool, fx.Node | None] | None:
     """Rows, weight, whether that is transposed first, and bias of a product with a constant weight."""
     if node.target is aten.mm.default:
-        rows, weight, bias = *node.args, None
+        (rows, weight), bias = node.args, None
     elif node.target is aten.addmm.default and not node.kwargs:
         bias, rows, weight = node.args
         if bias.meta["val"].ndim != 1 or bias.name not in constants:
@@ -84,7 +84,7 @@ def _below(node: fx.Node) -> tuple[fx.Node, tuple[int, ...]]:
     """What a tensor is a view of, and its shape: equal for two that hold the same rows."""
     shape = tuple(node.meta["val"].shape)
     while node.target in (aten.view.default, aten.reshape.default, aten._unsafe_view.default):
-        node = node.args[0]  # type: ignore[assignment]
+        node = node.args[0]
     return node, shape
 
 
