@@ -53,23 +53,17 @@ v_DEPTH = gl.constexpr(4)  # slots of v_ring
 SUM_LAYOUT = gl.constexpr(TensorMemoryLayout((128, 128), 1))
 RESULT_LAYOUT = gl.constexpr(TensorMemoryLayout((128, 64), 1))  # of a K-block's scores
 OPERAND_LAYOUT = gl.constexpr(TensorMemoryLayout((128, 64), 1))  # of what the next product takes
-K_BLOCK_LAYOUT = gl.constexpr(gl.BlockedLayout([1, 64], [32, 1], [4, 1], [0, 1]))  # a row a thread, as tensor memory has its lanes
+K_BLOCK_LAYOUT = gl.constexpr(
+    gl.BlockedLayout([1, 64], [32, 1], [4, 1], [0, 1])
+)  # a row a thread, as tensor memory has its lanes
 SUBTILE_LAYOUT = gl.constexpr(gl.BlockedLayout([1, 64], [32, 1], [4, 1], [0, 1]))
 NEG_INF = gl.constexpr(float("-inf"))
 
 # How tiles lie in shared memory, and sums in the consumers' registers.
-q_LAYOUT = gl.constexpr(
-    gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=3)
-)
-k__LAYOUT = gl.constexpr(
-    gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=3)
-)
-v_LAYOUT = gl.constexpr(
-    gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=3)
-)
-o_LAYOUT = gl.constexpr(
-    gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=3)
-)
+q_LAYOUT = gl.constexpr(gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=3))
+k__LAYOUT = gl.constexpr(gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=3))
+v_LAYOUT = gl.constexpr(gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=3))
+o_LAYOUT = gl.constexpr(gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=3))
 
 
 @gluon.jit
@@ -98,22 +92,65 @@ def k_block_range(row, height, first, last, row_extent, stream_extent):
 
 
 @gluon.jit
-def loader(q_desc, k__desc, v_desc, q_held, stationary_full, k__ring, k__ring_full, k__ring_empty, v_ring, v_ring_full, v_ring_empty, row_tiles, row_extent, column_extent, stream_extent):
+def loader(
+    q_desc,
+    k__desc,
+    v_desc,
+    q_held,
+    stationary_full,
+    k__ring,
+    k__ring_full,
+    k__ring_empty,
+    v_ring,
+    v_ring_full,
+    v_ring_empty,
+    row_tiles,
+    row_extent,
+    column_extent,
+    stream_extent,
+):
     step = 0
     visit = 0
     gdc_wait()
     batch, row_tile = tile_coordinates(gl.program_id(0), row_tiles)
-    begin, whole_begin, whole_end, end = k_block_range(row_tile * TILE_ROWS, TILE_ROWS, 0, (stream_extent + TILE_DEPTH - 1) // TILE_DEPTH, row_extent, stream_extent)
+    begin, whole_begin, whole_end, end = k_block_range(
+        row_tile * TILE_ROWS,
+        TILE_ROWS,
+        0,
+        (stream_extent + TILE_DEPTH - 1) // TILE_DEPTH,
+        row_extent,
+        stream_extent,
+    )
     mbarrier.expect(stationary_full.index(visit % STATIONARY_SETS), STATIONARY_BYTES)
-    tma_load(q_desc, [batch, row_tile * TILE_ROWS, 0], stationary_full.index(visit % STATIONARY_SETS), q_held.index(0))
-    tma_load(q_desc, [batch, row_tile * TILE_ROWS + 1 * CONSUMER_ROWS, 0], stationary_full.index(visit % STATIONARY_SETS), q_held.index(1))
+    tma_load(
+        q_desc,
+        [batch, row_tile * TILE_ROWS, 0],
+        stationary_full.index(visit % STATIONARY_SETS),
+        q_held.index(0),
+    )
+    tma_load(
+        q_desc,
+        [batch, row_tile * TILE_ROWS + 1 * CONSUMER_ROWS, 0],
+        stationary_full.index(visit % STATIONARY_SETS),
+        q_held.index(1),
+    )
     for k_block in range(begin, end):
         mbarrier.wait(k__ring_empty.index(step % k__DEPTH), ((step // k__DEPTH) & 1) ^ 1)
         mbarrier.expect(k__ring_full.index(step % k__DEPTH), 16384)
-        tma_load(k__desc, [batch, k_block * TILE_DEPTH, 0], k__ring_full.index(step % k__DEPTH), k__ring.index(step % k__DEPTH))
+        tma_load(
+            k__desc,
+            [batch, k_block * TILE_DEPTH, 0],
+            k__ring_full.index(step % k__DEPTH),
+            k__ring.index(step % k__DEPTH),
+        )
         mbarrier.wait(v_ring_empty.index(step % v_DEPTH), ((step // v_DEPTH) & 1) ^ 1)
         mbarrier.expect(v_ring_full.index(step % v_DEPTH), 16384)
-        tma_load(v_desc, [batch, k_block * TILE_DEPTH, 0], v_ring_full.index(step % v_DEPTH), v_ring.index(step % v_DEPTH))
+        tma_load(
+            v_desc,
+            [batch, k_block * TILE_DEPTH, 0],
+            v_ring_full.index(step % v_DEPTH),
+            v_ring.index(step % v_DEPTH),
+        )
         step += 1
     visit += 1
     # The next kernel may set up: its `gdc_wait` ends with this one. Were it let in at the start, its blocks would take
@@ -122,7 +159,20 @@ def loader(q_desc, k__desc, v_desc, q_held, stationary_full, k__ring, k__ring_fu
 
 
 @gluon.jit
-def epilogue(mixed, p_10_, o_desc, batch, row, column, row_extent, column_extent, visit, subtile: gl.constexpr, o_buffer, o_pending: gl.constexpr):
+def epilogue(
+    mixed,
+    p_10_,
+    o_desc,
+    batch,
+    row,
+    column,
+    row_extent,
+    column_extent,
+    visit,
+    subtile: gl.constexpr,
+    o_buffer,
+    o_pending: gl.constexpr,
+):
     rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SUBTILE_LAYOUT))
     columns = column + gl.arange(0, SUBTILE_COLUMNS, layout=gl.SliceLayout(0, SUBTILE_LAYOUT))
     p_11 = p_10_ == 0.0
@@ -138,12 +188,39 @@ def epilogue(mixed, p_10_, o_desc, batch, row, column, row_extent, column_extent
 
 
 @gluon.jit
-def mma_warp(q_held, stationary_full, k__ring, k__ring_full, k__ring_empty, v_ring, v_ring_full, v_ring_empty, scores_memory, weights_0__memory, mixed_sums, scores_full, scores_empty, mixed_full, mixed_ready, row_tiles, row_extent, column_extent, stream_extent):
+def mma_warp(
+    q_held,
+    stationary_full,
+    k__ring,
+    k__ring_full,
+    k__ring_empty,
+    v_ring,
+    v_ring_full,
+    v_ring_empty,
+    scores_memory,
+    weights_0__memory,
+    mixed_sums,
+    scores_full,
+    scores_empty,
+    mixed_full,
+    mixed_ready,
+    row_tiles,
+    row_extent,
+    column_extent,
+    stream_extent,
+):
     step = 0
     visit = 0
     # Issues the products of all tiles; commits tell consumers and the loader of their ends.
     batch, row_tile = tile_coordinates(gl.program_id(0), row_tiles)
-    begin, whole_begin, whole_end, end = k_block_range(row_tile * TILE_ROWS, TILE_ROWS, 0, (stream_extent + TILE_DEPTH - 1) // TILE_DEPTH, row_extent, stream_extent)
+    begin, whole_begin, whole_end, end = k_block_range(
+        row_tile * TILE_ROWS,
+        TILE_ROWS,
+        0,
+        (stream_extent + TILE_DEPTH - 1) // TILE_DEPTH,
+        row_extent,
+        stream_extent,
+    )
     mbarrier.wait(stationary_full.index(visit % STATIONARY_SETS), (visit // STATIONARY_SETS) & 1)
     for number in range(end - begin + 1):
         if number < end - begin:
@@ -170,18 +247,44 @@ def mma_warp(q_held, stationary_full, k__ring, k__ring_full, k__ring_empty, v_ri
 
 
 @gluon.jit
-def consumer(scores_memory, weights_0__memory, mixed_sums, scores_full, scores_empty, mixed_full, mixed_ready, bf16_staging, o_desc, row_tiles, row_extent, column_extent, stream_extent, index: gl.constexpr):
+def consumer(
+    scores_memory,
+    weights_0__memory,
+    mixed_sums,
+    scores_full,
+    scores_empty,
+    mixed_full,
+    mixed_ready,
+    bf16_staging,
+    o_desc,
+    row_tiles,
+    row_extent,
+    column_extent,
+    stream_extent,
+    index: gl.constexpr,
+):
     step = 0
     visit = 0
     batch, row_tile = tile_coordinates(gl.program_id(0), row_tiles)
-    begin, whole_begin, whole_end, end = k_block_range(row_tile * TILE_ROWS, TILE_ROWS, 0, (stream_extent + TILE_DEPTH - 1) // TILE_DEPTH, row_extent, stream_extent)
+    begin, whole_begin, whole_end, end = k_block_range(
+        row_tile * TILE_ROWS,
+        TILE_ROWS,
+        0,
+        (stream_extent + TILE_DEPTH - 1) // TILE_DEPTH,
+        row_extent,
+        stream_extent,
+    )
     row = row_tile * TILE_ROWS + index * CONSUMER_ROWS
     origin = begin - step
     rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, K_BLOCK_LAYOUT))
     p_0_ = gl.full([CONSUMER_ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, K_BLOCK_LAYOUT))
     p_10_ = gl.full([CONSUMER_ROWS], 0, gl.float32, gl.SliceLayout(1, K_BLOCK_LAYOUT))
-    mixed_sums.index(index).slice(0 * SUBTILE_COLUMNS, SUBTILE_COLUMNS).store(gl.zeros([CONSUMER_ROWS, SUBTILE_COLUMNS], gl.float32, SUBTILE_LAYOUT))
-    mixed_sums.index(index).slice(1 * SUBTILE_COLUMNS, SUBTILE_COLUMNS).store(gl.zeros([CONSUMER_ROWS, SUBTILE_COLUMNS], gl.float32, SUBTILE_LAYOUT))
+    mixed_sums.index(index).slice(0 * SUBTILE_COLUMNS, SUBTILE_COLUMNS).store(
+        gl.zeros([CONSUMER_ROWS, SUBTILE_COLUMNS], gl.float32, SUBTILE_LAYOUT)
+    )
+    mixed_sums.index(index).slice(1 * SUBTILE_COLUMNS, SUBTILE_COLUMNS).store(
+        gl.zeros([CONSUMER_ROWS, SUBTILE_COLUMNS], gl.float32, SUBTILE_LAYOUT)
+    )
     for _ in range(begin, whole_end):
         mbarrier.wait(scores_full.index(index), step & 1)
         scores = scores_memory.index(index).load(K_BLOCK_LAYOUT)
@@ -213,7 +316,9 @@ def consumer(scores_memory, weights_0__memory, mixed_sums, scores_full, scores_e
         mbarrier.wait(scores_full.index(index), step & 1)
         scores = scores_memory.index(index).load(K_BLOCK_LAYOUT)
         mbarrier.arrive(scores_empty.index(index), count=1)
-        places = (origin + step) * TILE_DEPTH + gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, K_BLOCK_LAYOUT))
+        places = (origin + step) * TILE_DEPTH + gl.arange(
+            0, TILE_DEPTH, layout=gl.SliceLayout(0, K_BLOCK_LAYOUT)
+        )
         scores_0_ = places < stream_extent
         scores_1_ = gl.where(gl.expand_dims(scores_0_, 0), scores, NEG_INF)
         p_0_past = p_0_
@@ -241,9 +346,35 @@ def consumer(scores_memory, weights_0__memory, mixed_sums, scores_full, scores_e
     mbarrier.wait(mixed_full.index(index), (step & 1) ^ 1)
     p_10_ = gl.convert_layout(p_10_, gl.SliceLayout(1, SUBTILE_LAYOUT))
     mixed_0 = mixed_sums.index(index).slice(0 * SUBTILE_COLUMNS, SUBTILE_COLUMNS).load(SUBTILE_LAYOUT)
-    epilogue(mixed_0, p_10_, o_desc, batch, row, 0, row_extent, column_extent, visit, 0, bf16_staging.index(0), None)
+    epilogue(
+        mixed_0,
+        p_10_,
+        o_desc,
+        batch,
+        row,
+        0,
+        row_extent,
+        column_extent,
+        visit,
+        0,
+        bf16_staging.index(0),
+        None,
+    )
     mixed_1 = mixed_sums.index(index).slice(1 * SUBTILE_COLUMNS, SUBTILE_COLUMNS).load(SUBTILE_LAYOUT)
-    epilogue(mixed_1, p_10_, o_desc, batch, row, 1 * SUBTILE_COLUMNS, row_extent, column_extent, visit, 1, bf16_staging.index(0), 0)
+    epilogue(
+        mixed_1,
+        p_10_,
+        o_desc,
+        batch,
+        row,
+        1 * SUBTILE_COLUMNS,
+        row_extent,
+        column_extent,
+        visit,
+        1,
+        bf16_staging.index(0),
+        0,
+    )
     visit += 1
     tma.store_wait(0)
 
@@ -283,10 +414,88 @@ def kernel(q_desc, k__desc, v_desc, o_desc, row_tiles, row_extent, column_extent
     fence_async_shared()
     gl.warp_specialize(
         [
-            (consumer, (scores_memory, weights_0__memory, mixed_sums, scores_full, scores_empty, mixed_full, mixed_ready, bf16_staging_0, o_desc, row_tiles, row_extent, column_extent, stream_extent, 0)),
-            (consumer, (scores_memory, weights_0__memory, mixed_sums, scores_full, scores_empty, mixed_full, mixed_ready, bf16_staging_1, o_desc, row_tiles, row_extent, column_extent, stream_extent, 1)),
-            (loader, (q_desc, k__desc, v_desc, q_held, stationary_full, k__ring, k__ring_full, k__ring_empty, v_ring, v_ring_full, v_ring_empty, row_tiles, row_extent, column_extent, stream_extent)),
-            (mma_warp, (q_held, stationary_full, k__ring, k__ring_full, k__ring_empty, v_ring, v_ring_full, v_ring_empty, scores_memory, weights_0__memory, mixed_sums, scores_full, scores_empty, mixed_full, mixed_ready, row_tiles, row_extent, column_extent, stream_extent)),
+            (
+                consumer,
+                (
+                    scores_memory,
+                    weights_0__memory,
+                    mixed_sums,
+                    scores_full,
+                    scores_empty,
+                    mixed_full,
+                    mixed_ready,
+                    bf16_staging_0,
+                    o_desc,
+                    row_tiles,
+                    row_extent,
+                    column_extent,
+                    stream_extent,
+                    0,
+                ),
+            ),
+            (
+                consumer,
+                (
+                    scores_memory,
+                    weights_0__memory,
+                    mixed_sums,
+                    scores_full,
+                    scores_empty,
+                    mixed_full,
+                    mixed_ready,
+                    bf16_staging_1,
+                    o_desc,
+                    row_tiles,
+                    row_extent,
+                    column_extent,
+                    stream_extent,
+                    1,
+                ),
+            ),
+            (
+                loader,
+                (
+                    q_desc,
+                    k__desc,
+                    v_desc,
+                    q_held,
+                    stationary_full,
+                    k__ring,
+                    k__ring_full,
+                    k__ring_empty,
+                    v_ring,
+                    v_ring_full,
+                    v_ring_empty,
+                    row_tiles,
+                    row_extent,
+                    column_extent,
+                    stream_extent,
+                ),
+            ),
+            (
+                mma_warp,
+                (
+                    q_held,
+                    stationary_full,
+                    k__ring,
+                    k__ring_full,
+                    k__ring_empty,
+                    v_ring,
+                    v_ring_full,
+                    v_ring_empty,
+                    scores_memory,
+                    weights_0__memory,
+                    mixed_sums,
+                    scores_full,
+                    scores_empty,
+                    mixed_full,
+                    mixed_ready,
+                    row_tiles,
+                    row_extent,
+                    column_extent,
+                    stream_extent,
+                ),
+            ),
         ],
         [4, 1, 1],
         [240, 24, 24],
@@ -319,7 +528,9 @@ def _new_outputs(tensors):
     # The outputs by name, with nothing in them.
     q, k_, v = _typed(tensors, INPUTS)
     return {
-        "o": torch.empty([q.shape[0], q.shape[1], q.shape[2], v.shape[3]], dtype=torch.bfloat16, device=q.device),
+        "o": torch.empty(
+            [q.shape[0], q.shape[1], q.shape[2], v.shape[3]], dtype=torch.bfloat16, device=q.device
+        ),
     }
 
 
@@ -330,13 +541,29 @@ def bind(tensors, outputs=None):
         outputs = _new_outputs(tensors)
     (o,) = _typed(outputs, OUTPUTS)
     q_extents = [q.shape[0] * q.shape[1], q.shape[2], q.shape[3]]
-    q_strides = [(16 if q.shape[0] * q.shape[1] == 1 else q.stride(1)), (16 if q.shape[2] == 1 else q.stride(2)), 1]
+    q_strides = [
+        (16 if q.shape[0] * q.shape[1] == 1 else q.stride(1)),
+        (16 if q.shape[2] == 1 else q.stride(2)),
+        1,
+    ]
     k__extents = [k_.shape[0] * k_.shape[1], k_.shape[2], k_.shape[3]]
-    k__strides = [(16 if k_.shape[0] * k_.shape[1] == 1 else k_.stride(1)), (16 if k_.shape[2] == 1 else k_.stride(2)), 1]
+    k__strides = [
+        (16 if k_.shape[0] * k_.shape[1] == 1 else k_.stride(1)),
+        (16 if k_.shape[2] == 1 else k_.stride(2)),
+        1,
+    ]
     v_extents = [v.shape[0] * v.shape[1], v.shape[2], v.shape[3]]
-    v_strides = [(16 if v.shape[0] * v.shape[1] == 1 else v.stride(1)), (16 if v.shape[2] == 1 else v.stride(2)), 1]
+    v_strides = [
+        (16 if v.shape[0] * v.shape[1] == 1 else v.stride(1)),
+        (16 if v.shape[2] == 1 else v.stride(2)),
+        1,
+    ]
     o_extents = [o.shape[0] * o.shape[1], o.shape[2], o.shape[3]]
-    o_strides = [(16 if o.shape[0] * o.shape[1] == 1 else o.stride(1)), (16 if o.shape[2] == 1 else o.stride(2)), 1]
+    o_strides = [
+        (16 if o.shape[0] * o.shape[1] == 1 else o.stride(1)),
+        (16 if o.shape[2] == 1 else o.stride(2)),
+        1,
+    ]
     _expect(q.numel() >= 1, f"tensor q has no elements: its shape is {[*q.shape]}")
     _expect(
         q.shape[0] == 1 or q.stride(0) == q.shape[1] * q.stride(1),
@@ -400,20 +627,40 @@ def bind(tensors, outputs=None):
     _expect(column_extent <= 128, f"the products have {column_extent} columns: this schedule holds up to 128")
     _expect(inner_extent <= 128, f"the inner axis has {inner_extent} elements: this schedule holds up to 128")
     _expect(
-        o.shape[0] == q.shape[0] and o.shape[1] == q.shape[1] and o.shape[2] == q.shape[2] and o.shape[3] == v.shape[3],
+        o.shape[0] == q.shape[0]
+        and o.shape[1] == q.shape[1]
+        and o.shape[2] == q.shape[2]
+        and o.shape[3] == v.shape[3],
         f"tensor o has extents {[*o.shape]}, expected {[q.shape[0], q.shape[1], q.shape[2], v.shape[3]]}",
     )
     q_desc = TensorDescriptor(q, q_extents, q_strides, [1, 128, 128], q_LAYOUT.value)
     k__desc = TensorDescriptor(k_, k__extents, k__strides, [1, 64, 128], k__LAYOUT.value)
     v_desc = TensorDescriptor(v, v_extents, v_strides, [1, 64, 128], v_LAYOUT.value)
     o_desc = TensorDescriptor(o, o_extents, o_strides, [1, 128, 64], o_LAYOUT.value)
-    return (blocks,), (q_desc, k__desc, v_desc, o_desc, row_tiles, row_extent, column_extent, stream_extent,), outputs
+    return (
+        (blocks,),
+        (
+            q_desc,
+            k__desc,
+            v_desc,
+            o_desc,
+            row_tiles,
+            row_extent,
+            column_extent,
+            stream_extent,
+        ),
+        outputs,
+    )
 
 
 def _key(q, k, v):
     # The inputs, their device and layouts, and their addresses.
     return (
-        (q, k, v,),
+        (
+            q,
+            k,
+            v,
+        ),
         (
             q.get_device(),
             q.shape,
@@ -429,7 +676,11 @@ def _key(q, k, v):
             v.dtype,
             v.requires_grad,
         ),
-        (q.data_ptr(), k.data_ptr(), v.data_ptr(),),
+        (
+            q.data_ptr(),
+            k.data_ptr(),
+            v.data_ptr(),
+        ),
     )
 
 
@@ -441,7 +692,18 @@ def prepare(outputs=None, /, **tensors):
 def run(*, q, k, v, out=None, **unused):
     """Compute o from the graph's inputs, given by name; into `out`, a tensor or a tuple of them, if given."""
     if out is None:
-        result = _LAUNCHER.again((q, k, v,), (q.data_ptr(), k.data_ptr(), v.data_ptr(),))
+        result = _LAUNCHER.again(
+            (
+                q,
+                k,
+                v,
+            ),
+            (
+                q.data_ptr(),
+                k.data_ptr(),
+                v.data_ptr(),
+            ),
+        )
         if result is not None:
             return result
     return _LAUNCHER.run({"q": q, "k": k, "v": v}, out)

@@ -45,7 +45,9 @@ KERNELS = {
     "scores": Values(structure()),
     "columns": Values(structure(1, operands=Operands.COLUMNS), masked=True, kib=25),
     "published": Values(structure(corrections=1)),
-    "correction": Values(structure(operands=Operands.COLUMNS, corrections=1, exp2_eighths=1), masked=True, kib=44),
+    "correction": Values(
+        structure(operands=Operands.COLUMNS, corrections=1, exp2_eighths=1), masked=True, kib=44
+    ),
 }
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 import targets_values as kernels
-from attention_graphs import Sizes, attention
+from attention_graphs import Sizes, attention, grouped
 from emit_builds import SEEDS
 from emit_mutants import SEEDS_OF_EQUIVALENTS, survives
 from other_compiler import compiled_by
+from targets_kernels import ROOT
 from targets_values import KERNELS, made
 
 from wsopt.checker import faults, verify
@@ -20,7 +22,7 @@ from wsopt.emit.source import emit, expectation
 from wsopt.frontend.region import find_region
 from wsopt.interpret import Mutant, mutants
 from wsopt.lowering.structures import structures
-from wsopt.machine import Machine
+from wsopt.machine import Machine, load_machine
 from wsopt.perf.price import lower
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import TileProgram
@@ -87,7 +89,9 @@ def test_sums_are_rescaled_off_the_way_of_exponentials(published: VerifiedSchedu
     assert {where[str(op.id)] for op in published.program.of(OpKind.RESCALE)} == {"correction0"}
     for consumer in (0, 1):
         (_, rescaled, _) = next(starts(published, OpKind.RESCALE, consumer))
-        spans = {one.subject: (begin, end) for one, begin, end in starts(published, OpKind.ELEMENTWISE, consumer)}
+        spans = {
+            one.subject: (begin, end) for one, begin, end in starts(published, OpKind.ELEMENTWISE, consumer)
+        }
         begin, end = spans["phase2"]
         assert (rescaled - begin) % published.schedule.ii < end - begin
 
@@ -115,7 +119,9 @@ def test_costs_alone_choose_what_is_published(programs: list[TileProgram], b200:
 @pytest.mark.solver
 def test_each_part_is_faster_with_its_published_form(programs: list[TileProgram], b200: Machine) -> None:
     def bound(**asked: object) -> float:
-        own = [p for p in programs if all(getattr(p.structure, name) == value for name, value in asked.items())]
+        own = [
+            p for p in programs if all(getattr(p.structure, name) == value for name, value in asked.items())
+        ]
         return min(lower_bound_us(program, b200) for program in own)
 
     assert bound(consumers=2) < bound(consumers=1)
@@ -136,7 +142,9 @@ def moved(name: str, cycles: int) -> Change:
             return divmod(stage * schedule.ii + cycle + cycles, schedule.ii)
 
         placed = (
-            replace(p, stage=later(p.stage, p.cycle)[0], cycle=later(p.stage, p.cycle)[1]) if p.op == name else p
+            replace(p, stage=later(p.stage, p.cycle)[0], cycle=later(p.stage, p.cycle)[1])
+            if p.op == name
+            else p
             for p in schedule.placed
         )
         return replace(schedule, placed=tuple(placed))
@@ -154,7 +162,10 @@ def issued_by(name: str, partition: str) -> Change:
 
 BROKEN: dict[str, tuple[Change, str]] = {
     "product of a consumer": (issued_by("mma:s@0", "consumer0"), "is issued by consumer0, not by mma_warp0"),
-    "rescaling of a consumer": (issued_by("rescale:pv@0", "consumer0"), "is issued by consumer0, not by correction0"),
+    "rescaling of a consumer": (
+        issued_by("rescale:pv@0", "consumer0"),
+        "is issued by consumer0, not by correction0",
+    ),
     "no correction": (
         lambda s: replace(s, partitions=tuple(p for p in s.partitions if p.role != "correction")),
         "ask for consumer0 of 4 warps, consumer1 of 4 warps, correction0 of 4 warps",
@@ -241,3 +252,35 @@ def test_mutants_of_tensor_memory_die(name: str) -> None:
         "keep-accumulator", "lose-accumulator", "shift-slot-arrive", "shift-slot-commit", "shift-slot-mma",
         "shrink-allocation",
     }  # fmt: skip
+
+
+# --- published times ------------------------------------------------------------------------------------
+
+PUBLISHED = ROOT / "docs" / "published" / "b200_attention.json"
+
+
+def test_the_page_has_the_published_times_and_the_predictions() -> None:
+    page = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
+    rows = json.loads(PUBLISHED.read_text(encoding="utf-8"))["rows"]
+    assert len(rows) >= 4
+    for row in rows:
+        name = f"{row['sequence']:,}" + " causal" * row["causal"]
+        told = [
+            row["cudnn_ms"],
+            row["flash_attn_4_ms"],
+            row["predicted_ms"],
+            row["predicted_without_power_limit_ms"],
+        ]
+        cells = " | ".join("" if ms is None else f"{ms:.3f}" for ms in told)
+        assert f"| {name} | {cells} |" in page
+
+
+@pytest.mark.solver
+def test_the_model_gives_these_times() -> None:
+    row = json.loads(PUBLISHED.read_text(encoding="utf-8"))["rows"][1]
+    n, machine = row["sequence"], load_machine("gb200")
+    s = replace(kernels.structure(corrections=1, exp2_eighths=1), columns=128, depth=128, subtiles=4)
+    program = lower(find_region(grouped("heads", sizes=Sizes(2, 8, n, n, 128, 128), groups=8)), s, machine)
+    found = solve(program, machine, MARGIN).schedule
+    assert found is not None
+    assert found.prediction.microseconds / 1e3 == pytest.approx(row["predicted_ms"], rel=2e-3)

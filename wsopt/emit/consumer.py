@@ -189,7 +189,12 @@ class Consumer:
             return [rows, *started, *([f"columns = column + {self._tile_columns()}"] if plan.columns else [])]
         lines = [] if plan.columns else [rows]
         if plan.values_apart:
-            return [*lines, *operations.writer.starts(), *tensor_values.cleared(operations), *operations.vectors()]
+            return [
+                *lines,
+                *operations.writer.starts(),
+                *tensor_values.cleared(operations),
+                *operations.vectors(),
+            ]
         made = [v.id.subject for v in plan.program.values if v.consumer == 0 and v.id.kind is ValueKind.VALUE]
         results = [name for name in made if name in operations.writer.results]
         lines += [zero(plan.value(name), "TILE_DEPTH", layout) for name in results]

@@ -70,7 +70,13 @@ def function(
     """A role's function: what it begins with, a body for each tile, what it ends with. `index` is a loader's."""
     parameters = tuple(parameters)
     each = _each_tile(plan, role, records.around_tile(plan, role, body, index))
-    lines = [*_own_sizes(plan, parameters), *begin, *records.begin(plan, role, index), *each, *([end] if end else [])]
+    lines = [
+        *_own_sizes(plan, parameters),
+        *begin,
+        *records.begin(plan, role, index),
+        *each,
+        *([end] if end else []),
+    ]
     given = (*records.parameters(plan), *parameters)
     return Function(plan.function_name(role, index), given, "\n".join(lines), frozenset(called))
 

@@ -241,9 +241,7 @@ def operations_of(plan: KernelPlan) -> Operations:
         layout=plan.loop_layout,
         asynchronous=plan.computes or plan.values_apart,
         wanted=frozenset({output.value for output in program.after.outputs} | fed | factors),
-        results=frozenset(
-            op.id.subject for op in products if op.output and op.output.kind in _RESULTS
-        ),
+        results=frozenset(op.id.subject for op in products if op.output and op.output.kind in _RESULTS),
         fed=fed,
         carried=plan.program.long_rows or not plan.loops_over_tiles,
         apart=program.lane_sums,

@@ -166,7 +166,8 @@ def read(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
     part = f"slice({subtile} * SUBTILE_COLUMNS, SUBTILE_COLUMNS).load(SUBTILE_LAYOUT)"
     every = zip(names, plan.summed, strict=True)
     return [
-        f"{name} = {tensor_tiles.tile(plan, ValueId(ValueKind.SUM, sums, 0), 'index')}.{part}" for name, sums in every
+        f"{name} = {tensor_tiles.tile(plan, ValueId(ValueKind.SUM, sums, 0), 'index')}.{part}"
+        for name, sums in every
     ]
 
 
@@ -179,14 +180,26 @@ def layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     yield "SUM_LAYOUT", f"TensorMemoryLayout(({s.rows}, {s.columns}), 1)", ""
     yield "RESULT_LAYOUT", f"TensorMemoryLayout(({s.rows}, {s.depth}), 1)", "of a K-block's scores"
     if operand is not None:
-        yield "OPERAND_LAYOUT", f"TensorMemoryLayout(({s.rows}, {s.depth}), 1)", "of what the next product takes"
+        yield (
+            "OPERAND_LAYOUT",
+            f"TensorMemoryLayout(({s.rows}, {s.depth}), 1)",
+            "of what the next product takes",
+        )
         if operand.within is not None:
             columns = s.depth * operand.dtype.bits // 32
             yield "OPERAND_COLUMNS", str(columns), "of the scores' columns, those that it takes"
-    yield plan.loop_layout, f"gl.BlockedLayout([1, {s.depth}], {rows})", "a row a thread, as tensor memory has its lanes"
+    yield (
+        plan.loop_layout,
+        f"gl.BlockedLayout([1, {s.depth}], {rows})",
+        "a row a thread, as tensor memory has its lanes",
+    )
     yield "SUBTILE_LAYOUT", f"gl.BlockedLayout([1, {s.subtile_columns}], {rows})", ""
     if s.corrections:
-        yield "FACTOR_LAYOUT", "gl.SwizzledSharedLayout(1, 1, 1, order=[0])", "of rows' factors in shared memory"
+        yield (
+            "FACTOR_LAYOUT",
+            "gl.SwizzledSharedLayout(1, 1, 1, order=[0])",
+            "of rows' factors in shared memory",
+        )
 
 
 # --- correction ------------------------------------------------------------------------------------------
@@ -233,7 +246,9 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
     placed = _products(plan)
     depth = max(one.stage for one in placed)
     count = "end - begin" + (f" + {depth}" if depth else "")
-    loop = f"for number in range({count}):\n" + text.block("\n".join([*_pass(plan, operations, placed), "step += 1"]))
+    loop = f"for number in range({count}):\n" + text.block(
+        "\n".join([*_pass(plan, operations, placed), "step += 1"])
+    )
     back = [f"step -= {depth}"] if depth else []
     held, hand = [], []
     if plan.stationary:

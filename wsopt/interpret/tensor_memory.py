@@ -208,7 +208,9 @@ def _check_layout(name: str, dtype: DType, extents: tuple[int, ...], layout: Any
             f"{name}: a TensorMemoryLayout of stride 1 of one block is needed, got {layout}"
         )
     if not dtype.floating or dtype.itemsize not in (2, 4) or len(extents) not in (2, 3):
-        raise InterpreterError(f"{name}: tiles of floats of 32 or 16 bits are needed, got {dtype}{list(extents)}")
+        raise InterpreterError(
+            f"{name}: tiles of floats of 32 or 16 bits are needed, got {dtype}{list(extents)}"
+        )
     if extents[-2:] != tuple(layout.block):
         raise InterpreterError(f"{name}: tiles of the layout's block are needed, got {extents}")
     if extents[-2] != LANES:

@@ -200,7 +200,9 @@ class _Maker:
             rings.append(Ring(f"{member.name}_ring", member.name, (load,)))
         read = {source.view for source in self.region.streamed_sources} if self.apart else set()
         back = (
-            Step(OpKind.RELEASE, ring.subject, Release(False, self.apart and ring.members[0].view not in read))
+            Step(
+                OpKind.RELEASE, ring.subject, Release(False, self.apart and ring.members[0].view not in read)
+            )
             for ring in rings
         )
         held = tuple(map(self.member, self.region.stationary_operands))
@@ -299,7 +301,9 @@ class _Maker:
             wanted |= set(item.reads) if item.name in wanted else set()
         rows = tuple(i for i in items if isinstance(i, Statement) and i.name in wanted and i.spans == _ROWS)
         rest = tuple(item for item in items if item not in rows)
-        yield from ((name, own) for name, own in ((f"factors{number}", rows), (f"phase{number}", rest)) if own)
+        yield from (
+            (name, own) for name, own in ((f"factors{number}", rows), (f"phase{number}", rest)) if own
+        )
 
     def _masking(self) -> set[str]:
         """The items of the loop that only masks need: what is left out where they take nothing away."""
@@ -354,7 +358,12 @@ class _Maker:
         yield _Part(step)
         nbytes, value = self.s.rows * self.s.depth * DType.F32.bits // 8, (ValueKind.VALUE, product.name)
         read = Step(
-            OpKind.READ, product.name, Moved(nbytes), (made,), value, after=((OpKind.MMA, product.name, When.SAME),)
+            OpKind.READ,
+            product.name,
+            Moved(nbytes),
+            (made,),
+            value,
+            after=((OpKind.MMA, product.name, When.SAME),),
         )
         yield _Part(read, (), (product.name,), ((product.name, DType.F32.bits),))
 

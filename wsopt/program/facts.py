@@ -189,7 +189,18 @@ class Transform:
 
 
 Counts = (
-    Copy | Release | Store | Product | Promotion | Rescale | Moved | Read | Arithmetic | Beside | Transform | Cost
+    Copy
+    | Release
+    | Store
+    | Product
+    | Promotion
+    | Rescale
+    | Moved
+    | Read
+    | Arithmetic
+    | Beside
+    | Transform
+    | Cost
 )
 
 # --- the computation, its grid and its tensors ----------------------------------------------------------

@@ -343,7 +343,11 @@ def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueB
         2 * sum(slots)
         + s.consumers * len(program.after.full) * buffers.inputs * (1 + buffers.inputs_by_loader)
         + 2 * s.consumers * program.epilogue.stores * buffers.store_warp
-        + (_value_barriers(program) if program.values_apart else 2 * buffers.sums * (program.tensor_columns > 0))
+        + (
+            _value_barriers(program)
+            if program.values_apart
+            else 2 * buffers.sums * (program.tensor_columns > 0)
+        )
         + held * (program.stationary_bytes > 0)
         + s.consumers * (s.sharing is Sharing.PING_PONG)
     )
@@ -357,5 +361,7 @@ def _value_barriers(program: TileProgram) -> int:
     products = program.of(OpKind.MMA)
     fed = sum(any(value.kind is ValueKind.OPERAND for value in op.inputs) for op in products)
     shared = any(value.within is not None for value in program.values)
-    handed = sum(op.apart for op in program.of(OpKind.RESCALE))  # sums that are rescaled, a factor that comes and goes
+    handed = sum(
+        op.apart for op in program.of(OpKind.RESCALE)
+    )  # sums that are rescaled, a factor that comes and goes
     return len(products) + fed + (0 if shared else len(program.of(OpKind.READ))) + 3 * handed

@@ -64,9 +64,7 @@ TOUCHES: Mapping[Limit, Touches] = {
     Limit.VALUES_IN_A_PASS: lambda program, machine: program.values_apart,
     Limit.OPERANDS_IN_SHARED: lambda program, machine: program.values_apart,
     Limit.ONE_WARPGROUP: lambda program, machine: program.values_apart,
-    Limit.EVERY_RESCALE: lambda program, machine: (
-        program.values_apart and bool(program.of(OpKind.RESCALE))
-    ),
+    Limit.EVERY_RESCALE: lambda program, machine: program.values_apart and bool(program.of(OpKind.RESCALE)),
     Limit.TRANSFORM_IN_A_PASS: lambda program, machine: any(op.apart for op in program.loop),
     Limit.MOST_SLOTS: _most_slots,
     Limit.HELPERS: _helpers,
