@@ -58,8 +58,9 @@ class _Pass:
             case OpKind.READ:
                 yield from self._read(op)
             case OpKind.WRITE:
-                # Scores come when the product before them has read what was in their columns.
-                if self.plan.program.value(op.output).within is None:
+                # In its scores' columns it waits for nothing: they come when the product before has read those. Who
+                # does not rescale has to meet each of that one's ends all the same, to know the last by its phase.
+                if self.plan.program.value(op.output).within is None or self.plan.s.corrections:
                     yield from self._behind(lambda product: op.output in product.inputs)
                 yield from self._written(op)
             case OpKind.RESCALE:
