@@ -31,10 +31,9 @@ from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
 
-
 _PTX_OPTIONS = "--register-usage-level=10"
-"""What ptxas is asked for beside products in tensor memory: its default spills the number of a thread, which all roles
-share, though half of the registers are free (13.4, as Triton 3.9 calls it).
+"""What ptxas is asked for beside values in tensor memory: its default spills the number of a thread, which all
+roles share, though half of the registers are free (13.4, as Triton 3.9 calls it).
 """
 
 

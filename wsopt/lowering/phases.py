@@ -107,8 +107,8 @@ def element_mix(
     """Instructions an element of a tile that spans these axes; what is `fused` is part of another instruction.
 
     One instruction rounds two elements, unless `rounding` says else; what spans fewer axes is too little to count. So
-    many `eighths` of the elements take another implementation where a primitive has one. A row's maximum takes so many
-    instructions an element.
+    many `eighths` of the elements take another implementation where a primitive has one. A row's maximum takes
+    `maxima` instructions an element.
     """
     mix = InstructionMix()
     for item in items:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.frontend.types import Contraction, Region
+from wsopt.graph.types import DType
 from wsopt.lowering.cut import KINDS, Held, Load, Ring, Step, When
 from wsopt.lowering.phases import (
     beside_products,
@@ -33,7 +34,6 @@ from wsopt.program.facts import (
     Store,
     Transform,
 )
-from wsopt.graph.types import DType
 from wsopt.program.ids import AGAIN, OpKind, ValueKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout, reduces_outer, row_layout, tile_layout, widest_bits
