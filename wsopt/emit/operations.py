@@ -26,7 +26,6 @@ from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
 from wsopt.tensors.views import FULL, K_BLOCK, Item, Packing, Role, Source, Statement, View
 
-
 _RESULTS = (ValueKind.VALUE, ValueKind.RESULT)
 """Products' outputs that a loop computes with."""
 

@@ -319,7 +319,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         inputs_ahead=_inputs_ahead(verified), items=items,
         summed=program.summed,
         rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
-        counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1 and not program.values_apart,
+        counts_stream=counts_stream,
+        own_k_blocks=bool(program.bounds.every) and s.consumers > 1 and not program.values_apart,
         sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
         order_table=("order_ptr",) if ranged and s.persistent and not s.parted else (), trace=trace,
         scalars={

@@ -33,6 +33,11 @@ from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
 from wsopt.tensors.views import Packing
 
+_PTX_OPTIONS = "--register-usage-level=10"
+"""What ptxas is asked for beside values in tensor memory: its default spills the number of a thread, which all
+roles share, though half of the registers are free (13.4, as Triton 3.9 calls it).
+"""
+
 
 def printable_lines(foreign: str) -> list[str]:
     """Foreign text as lines that can stand in a comment and cannot end it."""
@@ -110,6 +115,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "imports": target.imports(products=not plan.loops_over_tiles, shared_columns=_shares_columns(plan)),
         "shares_columns": _shares_columns(plan),
         "own_sizes": plan.values_apart,
+        "ptx_options": _PTX_OPTIONS if plan.values_apart else "",
         "consumer_warps": s.consumer_warps,
         "tf32": bool(plan.summed) and plan.program.whole.dtype is DType.F32,
         "mma_k": 256 // plan.program.whole.dtype.bits,

@@ -77,8 +77,8 @@ def takes_operand(product: TileOp) -> bool:
 
 
 def handed_back(plan: KernelPlan, product: TileOp) -> bool:
-    """Whether a consumer tells when it has read a product's result. Not where an operand takes its columns: the product
-    of that one comes between.
+    """Whether a consumer tells when it has read a product's result. Not where an operand takes its columns: the
+    product of that one comes between.
     """
     scores = product.output is not None and product.output.kind is ValueKind.RESULT
     return scores and all(value.within != product.output for value in plan.program.values)

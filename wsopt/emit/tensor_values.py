@@ -47,10 +47,10 @@ class _Pass:
         order = [step.op for step in consumer_order(self.plan.verified, overlapped=not self.masked)]
         for number, op in enumerate(order):
             yield from self._operation(op)
-            for product in self.operations.products:
-                if tensor_tiles.takes_operand(product) and _feeds(op, product):
-                    if not any(_feeds(later, product) for later in order[number + 1 :]):
-                        yield tensor_tiles.tell(tensor_tiles.ready(self.plan, product, "index"))
+            for product in filter(tensor_tiles.takes_operand, self.operations.products):
+                last = not any(_feeds(later, product) for later in order[number + 1 :])
+                if _feeds(op, product) and last:
+                    yield tensor_tiles.tell(tensor_tiles.ready(self.plan, product, "index"))
         yield "step += 1"
 
     def _operation(self, op: TileOp) -> Iterator[Instruction]:
@@ -58,8 +58,9 @@ class _Pass:
             case OpKind.READ:
                 yield from self._read(op)
             case OpKind.WRITE:
-                # Scores come when the product before them has read what was in their columns.
-                if self.plan.program.value(op.output).within is None:
+                # In its scores' columns it waits for nothing: they come when the product before has read those. Who
+                # does not rescale has to meet each of that one's ends all the same, to know the last by its phase.
+                if self.plan.program.value(op.output).within is None or self.plan.s.corrections:
                     yield from self._behind(lambda product: op.output in product.inputs)
                 yield from self._written(op)
             case OpKind.RESCALE:
@@ -231,8 +232,8 @@ def _corrected(plan: KernelPlan, op: TileOp) -> Iterator[str]:
 
 
 def _scalars(plan: KernelPlan) -> tuple[list[str], list[str]]:
-    """The arguments of a role that reads bounds' scalars, or which tiles a block takes, and the line before: they come
-    from memory, which the kernel before may still be writing.
+    """The arguments of a role that reads bounds' scalars, or which tiles a block takes, and the line before: they
+    come from memory, which the kernel before may still be writing.
     """
     scalars = [argument for name in plan.scalars for argument in plan.vectors[name].arguments]
     return scalars, ["gdc_wait()"] if scalars or plan.order_table else []

@@ -108,7 +108,7 @@ def element_mix(
 
     One instruction rounds two elements, unless `rounding` says else, and computes two of 16 bits; what spans fewer
     axes is too little to count. So many `eighths` of the elements take another implementation where a primitive has
-    one. A row's maximum takes so many instructions an element.
+    one. A row's maximum takes `maxima` instructions an element.
     """
     mix = InstructionMix()
     for item in items:

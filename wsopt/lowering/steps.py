@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.frontend.types import Contraction, Region
+from wsopt.graph.types import DType
 from wsopt.lowering.cut import KINDS, Held, Load, Ring, Step, When
 from wsopt.lowering.phases import (
     beside_products,
@@ -34,7 +35,6 @@ from wsopt.program.facts import (
     Store,
     Transform,
 )
-from wsopt.graph.types import DType
 from wsopt.program.ids import AGAIN, OpKind, ValueKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout, reduces_outer, row_layout, tile_layout, widest_bits
@@ -320,13 +320,18 @@ class _Maker:
         )
 
     def _masking(self) -> set[str]:
-        """The items of the loop that only masks need."""
-        found = {name for name, _ in self.region.unmasked}
-        for item in reversed(self.region.body):
-            readers = {other.name for other in self.region.body if item.name in other.reads}
-            if isinstance(item, Statement) and readers and readers <= found:
-                found.add(item.name)
-        return found
+        """The items of the loop that only masks need: what is left out where they take nothing away."""
+        alias, items = dict(self.region.unmasked), {item.name: item for item in self.region.body}
+        ends = (item for item in self.region.body if not isinstance(item, Statement))
+        wanted, found = [item.name for item in ends], set[str]()
+        while wanted:
+            name = wanted.pop()
+            while name in alias:
+                name = alias[name]
+            if name in items.keys() - found:
+                found.add(name)
+                wanted.extend(items[name].reads)
+        return items.keys() - found
 
     def _k_block_step(self, name: str, items: tuple[Item, ...]) -> Step:
         """A phase of arithmetic on a K-block; row values go on from the K-block before."""

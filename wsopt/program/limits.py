@@ -137,8 +137,8 @@ RECORDS = (
         Limit.VALUES_IN_A_PASS,
         "Where values of a loop go through tensor memory, a consumer may not begin a K-block before it has ended the "
         "one before.",
-        "Its pass reads a K-block's scores once, and the sums of the one before when it rescales them: one barrier each "
-        "tells of them.",
+        "Its pass reads a K-block's scores once, and the sums of the one before when it rescales them: one barrier "
+        "each tells of them.",
         How.LEFT_OUT,
         "The constraint is left out: consumers may be in several K-blocks at once.",
         ("solve/model.py:within_a_pass", "checker.py:_overlaps"),
@@ -248,8 +248,8 @@ RECORDS = (
     ),
     Record(
         Limit.OWN_OPERATIONS,
-        "A consumer's products and arithmetic may not be issued by another role: there is none for softmax alone, nor, "
-        "where sums are in registers, for rescaling.",
+        "A consumer's products and arithmetic may not be issued by another role: there is none for softmax alone, "
+        "nor, where sums are in registers, for rescaling.",
         "Tiles in registers are handed from one role to another by transform warpgroups alone.",
         How.CEILING,
         "The model cannot express it: it has no channels between other roles. Issuing takes no consumer's time, and "
@@ -280,8 +280,8 @@ RECORDS = (
         "Where values of a loop go through tensor memory, a product may not take one from shared memory.",
         "No consumer stages an operand there: it would take 32 KiB of a tile, and a fence before the product.",
         How.BYTES,
-        "The model cannot express it. No kernel is faster than its bytes: the gain is at most what the prediction has "
-        "above them.",
+        "The model cannot express it. No kernel is faster than its bytes: the gain is at most what the prediction "
+        "has above them.",
         ("lowering/structures.py:_operands",),
     ),
     Record(

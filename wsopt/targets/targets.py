@@ -46,9 +46,9 @@ class Target:
 
     `consumer_rows` are the rows of one consumer's sums, `consumers` how many a block may have, `warpgroups` the
     warpgroups of one; `transforms` how many warpgroups may compute operands for consumers; `operands` how products of
-    a loop that computes values between them take these, and `corrections` how many warpgroups may rescale its sums for
-    the consumers; `sum_sets` how many sets
-    of sums a block may keep, so that one is read under the products of the next. With `swaps` operands change sides,
+    a loop that computes values between them take these, and `corrections` how many warpgroups may rescale its sums
+    for the consumers; `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
+    the next. With `swaps` operands change sides,
     with `single` a block may have one tile, with `ping_pong` consumers may work in ping-pong, with `tails` a product
     may end early in its K-block. `loops` are the kinds of loops that it has; `promotes` is whether partial sums are
     added up, `sums_f8_in_f32` whether the tensor core's own sums of f8 products are as long as f32's, `reduces`
