@@ -143,7 +143,7 @@ BLACKWELL = Target(
     tails=True,
     promotes=False,
     # 25 bits of a significand, where Hopper keeps 13: measured on a B200 for tcgen05.mma.kind::f8f6f4 by users of
-    # DeepGEMM (its issue 176, 2025-08), and modelled to the bit by Khattak and Mikaitis, arXiv:2512.07004.
+    # DeepGEMM (its issue 176, 2025-08); see also the models of Khattak and Mikaitis, arXiv:2512.07004.
     sums_f8_in_f32=True,
     reduces=True,
     exp2_eighths=(0, 1, 2, 3, 4),
