@@ -67,7 +67,7 @@ def compile(
     """
     read, record = as_graph(graph), _as_machine(machine)
     _check_options(time_limit, tuned, card, under, scheduler)
-    one_kernel = tuned or time_limit is not None or under is not None
+    one_kernel = tuned or under is not None
     if cut and one_kernel:
         raise InputError("cut", [Problem("", "does not go with options that are about one kernel's search")])
     conditions = FREE if under is None else parse_conditions(under, "under")
@@ -77,7 +77,9 @@ def compile(
     found: Build | CutBuild
     if cut or (not one_kernel and is_refused(read, record)):
         with workers_at(scheduler) as workers:
-            found = build_cut(read, record, use_cache=use_cache, workers=workers, progress=show)
+            found = build_cut(
+                read, record, seconds=time_limit, use_cache=use_cache, workers=workers, progress=show
+            )
     elif tuned:
         from wsopt.tune.tuned import tuned_build
 
@@ -99,6 +101,7 @@ def compile_range(
     graph: AnyGraph | SymbolicGraph,
     *,
     kernels: int = DEFAULT_KERNELS,
+    time_limit: float | None = None,
     machine: str | os.PathLike[str] | Machine = DEFAULT_MACHINE,
     directory: str | os.PathLike[str] | None = None,
     use_cache: bool = True,
@@ -113,13 +116,20 @@ def compile_range(
     """
     if not 1 <= kernels <= MOST_KERNELS:
         raise InputError("kernels", [Problem("", f"{kernels}; give a number from 1 to {MOST_KERNELS}")])
+    _check_time(time_limit)
     read, record = _as_symbolic(graph), _as_machine(machine)
     if directory is not None:
         check_target(Path(directory))
     show = progress or (lambda _stage, _done, _total: None)
     with workers_at(scheduler) as workers:
         found = build_range(
-            read, record, kernels=kernels, use_cache=use_cache, workers=workers, progress=show
+            read,
+            record,
+            kernels=kernels,
+            seconds=time_limit,
+            use_cache=use_cache,
+            workers=workers,
+            progress=show,
         )
     if directory is not None:
         found.save(directory)
@@ -192,8 +202,7 @@ def _check_options(
     time_limit: float | None, tuned: bool, card: str | None, under: str | None, scheduler: str | None
 ) -> None:
     """Raise InputError for options that are out of range or do not go together."""
-    if time_limit is not None and not time_limit > 0:
-        raise InputError("time_limit", [Problem("", f"{time_limit!r}; give seconds, more than 0, or None")])
+    _check_time(time_limit)
     if tuned and time_limit is not None:
         raise InputError(
             "time_limit", [Problem("", "does not go with tuned: a search cut short has no fixed candidates")]
@@ -211,6 +220,12 @@ def _check_options(
         raise InputError(
             "card", [Problem("", "says whose measurements count, and wants tuned=True beside it")]
         )
+
+
+def _check_time(time_limit: float | None) -> None:
+    """Raise InputError for a limit that is no time."""
+    if time_limit is not None and not time_limit > 0:
+        raise InputError("time_limit", [Problem("", f"{time_limit!r}; give seconds, more than 0, or None")])
 
 
 def _warn(message: str) -> None:

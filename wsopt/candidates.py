@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,15 +16,16 @@ from wsopt.codegen.aot import compile_kernel
 from wsopt.codegen.errors import CompileError
 from wsopt.codegen.oracle import verdict
 from wsopt.emit.source import emit, expectation
-from wsopt.errors import CheckError, InfeasibleError, WsoptError
+from wsopt.errors import CheckError, InfeasibleError, TooSlowError, WsoptError
 from wsopt.lowering.lower import Cuttable
 from wsopt.machine.types import Machine
+from wsopt.pool.share import cores
 from wsopt.program.conditions import FREE, Conditions
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, Rejected
 from wsopt.schedule.searched import Searched
-from wsopt.solve.search import Ranked, Search, Solutions, live_set
+from wsopt.solve.search import Look, Ranked, Search, Solutions, live_set
 from wsopt.solve.worker import GivenUpError, ahead
 
 if TYPE_CHECKING:
@@ -82,8 +82,9 @@ class Asked:
 class Contest:
     """A search that goes on until the compiler rejects none of its `keep` best schedules.
 
-    With `conditions` all of it is among schedules that meet them. `rejected` says why each structure was dropped that
-    the compiler rejected; `asked` is every kernel that it saw, by source, and `rounds` how often the search was run.
+    With `conditions` all of it is among schedules that meet them; none is wanted that is not predicted to take less
+    than `below_us` microseconds. `rejected` says why each structure was dropped that the compiler rejected; `asked`
+    is every kernel that it saw, by source, and `rounds` how often the search was run.
     """
 
     region: Cuttable
@@ -92,26 +93,42 @@ class Contest:
     conditions: Conditions = FREE
     deadline: float = math.inf
     progress: Progress = lambda stage, done, total: None
+    below_us: float = math.inf
     rejected: dict[Structure, str] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
     rounds: int = 0
     _programs: dict[Structure, TileProgram] = field(default_factory=dict)
+    _looks: dict[Structure, Look] = field(default_factory=dict)
     _solutions: Solutions = field(default_factory=dict)
     _ahead: dict[_Without, tuple[Ranked, ...]] = field(default_factory=dict)
     _answers: dict[str, Asked] = field(default_factory=dict)
     _searched: dict[_Without, tuple[Searched, ...]] = field(default_factory=dict)
 
+    def check_fast_enough(self) -> None:
+        """Raise TooSlowError if bounds alone say that no kernel takes less than is allowed."""
+        if self.below_us < math.inf:
+            search = self._new_search()
+            search.bounding = functools.partial(self.progress, "bound")
+            self._check_time(search.least_bound_us())
+
+    def _check_time(self, least_us: float) -> None:
+        if self.below_us <= least_us < math.inf:
+            raise TooSlowError(self.region.name, least_us, self.below_us)
+
     def run(self) -> tuple[Candidate, ...]:
         """The candidates, best first.
 
-        InfeasibleError as the search, and where the compiler has no registers for any schedule; CheckError if
-        there is none for another reason.
+        InfeasibleError as the search, where the compiler has no registers for any schedule, and as TooSlowError where
+        none that is left takes less than is allowed; CheckError if there is none for another reason.
         """
+        self.check_fast_enough()
         whole: tuple[Candidate, ...] = ()
         while self.rounds < (_LAST_ROUND if self._only_spills and not whole else _ORACLE_ROUNDS):
             dropped = len(self.rejected)
             try:
                 whole = self._round()
+            except TooSlowError:
+                raise
             except InfeasibleError as error:
                 raise (self._all_rejected() if self.rejected else error) from error
             if len(self.rejected) == dropped:
@@ -162,6 +179,7 @@ class Contest:
         )
         without = frozenset(self.rejected), spilled
         found = self._ahead.get(without) or self._search(*without, self.progress)
+        self._check_time(found[0][0].schedule.prediction.microseconds)
         whole = []
         for done, (verified, certificate) in enumerate(found):
             self.progress("compile", done, len(found))
@@ -178,6 +196,13 @@ class Contest:
                 )
         return tuple(whole)
 
+    def _new_search(self) -> Search:
+        """A search that knows what earlier ones have found."""
+        return Search(
+            self.region, self.machine, conditions=self.conditions, programs=self._programs, looks=self._looks,
+            solutions=self._solutions,
+        )  # fmt: skip
+
     def _search(
         self,
         rejected: frozenset[Structure],
@@ -185,11 +210,11 @@ class Contest:
         progress: Progress,
     ) -> tuple[Ranked, ...]:
         """The best schedules without these structures, and without those that live in as many registers."""
-        search = Search(self.region, self.machine, rejected=rejected, spilled=spilled)
+        search = self._new_search()
+        search.rejected, search.spilled = rejected, spilled
         search.bounding = functools.partial(progress, "bound")
         search.progress = functools.partial(progress, "solve")
-        search.conditions = self.conditions
-        search.deadline, search.programs, search.solutions = self.deadline, self._programs, self._solutions
+        search.deadline = self.deadline
         search.keep, search.orders = self.keep, ORDERS if self.keep > 1 else 1
         found = search.run_all()
         self._searched[rejected, spilled] = search.searched()
@@ -199,7 +224,7 @@ class Contest:
         """What the compiler makes of a kernel. With a core to spare the search goes on, as if it spilled, and so does
         the compiler with what that finds, until it leaves one whole.
         """
-        if self.keep > 1 or (os.cpu_count() or 1) < _CORES:
+        if self.keep > 1 or cores() < _CORES:
             return ask(source, verified)
         with ahead() as give_up, ThreadPoolExecutor(1) as pool:
             compiler = _Compiler(give_up)

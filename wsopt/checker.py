@@ -63,7 +63,7 @@ def _dependences(schedule: Schedule, program: TileProgram, machine: Machine, mar
     for edge in program.edges:
         source = program.op(edge.source)
         wait = math.ceil(machine.latency.mbarrier_wake) if budget.crosses(program, edge) else 0
-        ready = schedule.start(edge.source) + source.latency + wait
+        ready = schedule.start(edge.source) + edge.wait(source) + wait
         begins = schedule.start(edge.target) + edge.distance * schedule.ii
         if begins < ready:
             yield f"{edge.target} starts at {begins}, {edge.source} is ready at {ready}"
@@ -147,6 +147,7 @@ def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, marg
         yield f"structure {schedule.structure}, the tile program was cut to {s}"
     asked = [(PartitionRole.CONSUMER, i, s.consumer_warps) for i in range(s.consumers)]
     asked += [(PartitionRole.TRANSFORM, i, machine.warps_per_warpgroup) for i in range(s.transforms)]
+    asked += [(PartitionRole.CORRECTION, i, machine.warps_per_warpgroup) for i in range(s.corrections)]
     loaders = {schedule.place(op.id).partition for op in program.of(OpKind.TMA_LOAD)}
     helpers = [(PartitionRole.LOADER, i) for i in range(len(loaders))]
     helpers += [(PartitionRole.MMA_WARP, 0)] * bool(program.tensor_columns)
@@ -215,11 +216,12 @@ def _overlaps(schedule: Schedule, program: TileProgram, machine: Machine, margin
         (True, spare, f"has more stages before its last than a tile has passes, {spare}"),
         (program.iteration is Iteration.TILE, 0, "begins a tile of rows before it has ended the one before"),
         (program.adds_partials, 0, "carries partial sums into the next pass"),
+        (program.values_apart, 0, "begins a K-block in tensor memory before it has ended the one before"),
         (values, 1, "overlaps more than two iterations of a loop with values"),
     )
     for partition in schedule.partitions:
         before = max((p.stage for p in schedule.of(partition.name)), default=0)
-        if partition.role is PartitionRole.TRANSFORM and before:
+        if partition.role in (PartitionRole.TRANSFORM, PartitionRole.CORRECTION) and before:
             yield f"emitter.v1: {partition.name} begins a K-block before it has ended the one before"
         if partition.role is PartitionRole.CONSUMER:
             for holds, most, told in limits:
@@ -229,7 +231,7 @@ def _overlaps(schedule: Schedule, program: TileProgram, machine: Machine, margin
 
 def _one_program(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """emitter.v1: in loops that compute values the consumers do the same, each some time after the first."""
-    for consumer, own in program.by_consumer.items() if program.computes else ():
+    for consumer, own in budget.own_operations(program).items() if program.computes else ():
         found = {schedule.start(op.id) - schedule.start(replace(op.id, instance=0)) for op in own}
         if len(found) > 1:
             yield f"emitter.v1: operations of consumer {consumer} come {sorted(found)} after the first's"

@@ -114,12 +114,13 @@ def compile_(
     check_target(target)
     if isinstance(read, SymbolicGraph):
         told = "is for graphs of numbers, not for one with dims"
-        _one_kernel_options(tuned=tuned, time_limit=time_limit, under=under, what=told)
+        _one_kernel_options(tuned=tuned, under=under, what=told)
         _compile_range(
             read,
             record,
             target,
             kernels=kernels,
+            seconds=time_limit,
             use_cache=not no_cache,
             scheduler=scheduler,
             as_json=as_json,
@@ -127,12 +128,17 @@ def compile_(
         return
     if kernels is not None:
         raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
-    plain = not (tuned or time_limit is not None or under is not None)
-    if cut or (plain and is_refused(read, record)):
-        _one_kernel_options(
-            tuned=tuned, time_limit=time_limit, under=under, what="is for one kernel, not for a cut"
+    if cut or (not (tuned or under is not None) and is_refused(read, record)):
+        _one_kernel_options(tuned=tuned, under=under, what="is for one kernel, not for a cut")
+        _compile_cut(
+            read,
+            record,
+            target,
+            seconds=time_limit,
+            use_cache=not no_cache,
+            scheduler=scheduler,
+            as_json=as_json,
         )
-        _compile_cut(read, record, target, use_cache=not no_cache, scheduler=scheduler, as_json=as_json)
         return
     show, stop = _progress()
     try:
@@ -176,9 +182,9 @@ def _tuned_options(*, tuned: bool, card: str | None, time_limit: float | None, u
         raise typer.BadParameter("what `tune` has measured was made without conditions", param_hint="--under")
 
 
-def _one_kernel_options(*, tuned: bool, time_limit: float | None, under: str | None, what: str) -> None:
+def _one_kernel_options(*, tuned: bool, under: str | None, what: str) -> None:
     """Refuse options that are about one kernel, where a graph gets several."""
-    given = {"--tuned": tuned, "--time-limit": time_limit is not None, "--under": under is not None}
+    given = {"--tuned": tuned, "--under": under is not None}
     for option in (option for option, there in given.items() if there):
         raise typer.BadParameter(what, param_hint=option)
 
@@ -189,6 +195,7 @@ def _compile_range(
     target: Path,
     *,
     kernels: int | None,
+    seconds: float | None,
     use_cache: bool,
     scheduler: str | None,
     as_json: bool,
@@ -205,6 +212,7 @@ def _compile_range(
                 machine,
                 target,
                 kernels=kernels or DEFAULT_KERNELS,
+                seconds=seconds,
                 use_cache=use_cache,
                 workers=workers,
                 progress=show,
@@ -222,6 +230,7 @@ def _compile_cut(
     machine: Machine,
     target: Path,
     *,
+    seconds: float | None,
     use_cache: bool,
     scheduler: str | None,
     as_json: bool,
@@ -233,7 +242,9 @@ def _compile_cut(
     show, stop = _progress()
     try:
         with workers_at(scheduler) as workers:
-            found = build_cut(graph, machine, use_cache=use_cache, workers=workers, progress=show)
+            found = build_cut(
+                graph, machine, seconds=seconds, use_cache=use_cache, workers=workers, progress=show
+            )
     finally:
         stop()
     found.save(target)

@@ -46,15 +46,26 @@ def build(
     seconds: float | None = None,
     use_cache: bool = True,
     progress: Progress = _silent,
+    below_us: float = math.inf,
 ) -> Build:
     """Compile a graph for a machine: lower, solve, check, emit, compile ahead of time, simulate, pack.
 
     The schedule is the best of those that meet the conditions that it is asked to be `under`. `seconds` limits all of
     it: then the result may be feasible and not proved optimal, and be simulated under fewer interleavings, as its
     summary says under `skipped`. Raises LoweringError, InfeasibleError, of these TimeOverError where the time is over
-    before there is a kernel that is checked, or CheckError; nothing is written.
+    before there is a kernel that is checked and TooSlowError where none is predicted to take less than `below_us`
+    microseconds, or CheckError; nothing is written.
     """
-    return builds(graph, machine, 1, under=under, seconds=seconds, use_cache=use_cache, progress=progress)[0]
+    return builds(
+        graph,
+        machine,
+        1,
+        under=under,
+        seconds=seconds,
+        use_cache=use_cache,
+        progress=progress,
+        below_us=below_us,
+    )[0]
 
 
 def builds(
@@ -66,6 +77,7 @@ def builds(
     seconds: float | None = None,
     use_cache: bool = True,
     progress: Progress = _silent,
+    below_us: float = math.inf,
 ) -> tuple[Build, ...]:
     """The builds of the `keep` best schedules that differ in structure, roles or order, best first.
 
@@ -80,7 +92,8 @@ def builds(
     known = known_builds(graph, machine, keep, under) if use_cache else None
     if known is not None:
         return known
-    made = _builds(graph, region, machine, keep, under, deadline, deadline.bounded(graph.name, progress))
+    within = deadline.bounded(graph.name, progress)
+    made = _builds(graph, region, machine, keep, under, deadline, within, below_us)
     found = tuple(Build(files, _summary(files), time.monotonic() - deadline.began) for files in made)
     if use_cache:
         keep_builds(graph, machine, found, keep, under)
@@ -143,13 +156,14 @@ def _builds(
     under: Conditions,
     deadline: Deadline,
     progress: Progress,
+    below_us: float,
 ) -> list[dict[str, str]]:
     """The files of builds, made anew."""
     from wsopt.candidates import Contest
     from wsopt.relaxed import candidates
     from wsopt.solve.worker import limited
 
-    contest = Contest(region, machine, keep, under, deadline.search_end, progress)
+    contest = Contest(region, machine, keep, under, deadline.search_end, progress, below_us)
     with limited(deadline.end):
         found = candidates(contest)
     return [pack(graph, candidate, progress, deadline) for candidate in found]

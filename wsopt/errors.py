@@ -62,6 +62,20 @@ class TimeOverError(UndecidedError):
     """The time that a command may take was over before it had what has to be done."""
 
 
+class TooSlowError(InfeasibleError):
+    """No schedule takes less than the microseconds that its kernel may take; the least are `bound_us`."""
+
+    def __init__(self, name: str, bound_us: float, below_us: float) -> None:
+        self.name, self.bound_us, self.below_us = name, bound_us, below_us
+        super().__init__(
+            f"graph {name}: no schedule is faster than {bound_us:.1f} us, it may take {below_us:.1f}"
+        )
+
+    def __reduce__(self) -> tuple[type[TooSlowError], tuple[str, float, float]]:
+        """How another process gets it: by what it was made of, which its text is not."""
+        return type(self), (self.name, self.bound_us, self.below_us)
+
+
 class CheckError(WsoptError):
     """A check of a schedule or of an emitted kernel failed; nothing is handed over."""
 

@@ -57,6 +57,8 @@ class SearchPicture {
       this.lane[place] = this.lanes.indexOf(ending(place));
       this.jitter[place] = scattered(place);
     }
+    this.of_lane = this.lanes.map(() => []);
+    this.lane.forEach((lane, place) => this.of_lane[lane].push(place));
   }
 
   tools() {
@@ -117,11 +119,11 @@ class SearchPicture {
   }
 
   get left() { return this.box.clientWidth < 600 ? 96 : 150; }
-  at(place) {
-    const top = 8 + this.lane[place] * LANE, width = this.box.clientWidth - this.left - 10;
+  at(place, left = this.left, wide = this.box.clientWidth) {
+    const top = 8 + this.lane[place] * LANE, width = wide - left - 10;
     const share = Number.isNaN(this.xs[place]) ? this.jitter[place] : (this.xs[place] - this.view[0]) / (this.view[1] - this.view[0]);
     const down = Number.isNaN(this.xs[place]) ? scattered(place + 0.5) : this.jitter[place];
-    return [this.left + share * width, top + 6 + down * (LANE - 14)];
+    return [left + share * width, top + 6 + down * (LANE - 14)];
   }
 
   draw() {
@@ -136,18 +138,19 @@ class SearchPicture {
     pen.save();
     pen.beginPath(); pen.rect(this.left - 4, 0, width - this.left + 4, height); pen.clip();
     this.seen = [];
+    const left = this.left, all = this.asked_for.length === 0;
     for (const lane of [...this.lanes.keys()].reverse()) {
-      pen.fillStyle = colour(this.lanes[lane]);
       const solved = this.lanes[lane] === "solved";
-      for (let place = 0; place < this.count; place++) {
-        if (this.lane[place] !== lane || !this.has(place)) continue;
-        const [x, y] = this.at(place);
-        if (x < this.left - 4 || x > width) continue;
+      pen.fillStyle = colour(this.lanes[lane]);
+      pen.globalAlpha = solved ? 1 : 0.55;
+      for (const place of this.of_lane[lane]) {
+        if (!all && !this.has(place)) continue;
+        const [x, y] = this.at(place, left, width);
+        if (x < left - 4 || x > width) continue;
         this.seen.push(place);
-        if (solved) this.outcome(pen, place, x, y);
-        // There are thousands: squares are drawn far faster than circles.
-        pen.globalAlpha = solved ? 1 : 0.55;
-        if (!solved) { pen.fillRect(x - 2, y - 2, 4, 4); continue; }
+        // There are thousands: squares on whole pixels are drawn far faster than circles.
+        if (!solved) { pen.fillRect(Math.round(x) - 2, Math.round(y) - 2, 4, 4); continue; }
+        this.outcome(pen, place, x, y);
         pen.beginPath(); pen.arc(x, y, 4.5, 0, 7); pen.fill();
       }
     }

@@ -23,6 +23,14 @@ def test_benchmarks(tmp_path: Path) -> None:
     )
 
 
+def test_rows(tmp_path: Path) -> None:
+    files, page = sorted((DOCS / "rows").glob("*.json")), tmp_path / "page.md"
+    assert bench_docs.main([*map(str, files), "-o", str(page)]) == 0
+    assert page.read_text(encoding="utf-8") == (DOCS / "rows.md").read_text(encoding="utf-8")
+    rows = {row.name: row.status for file in files for row in load_document(file).rows}
+    assert rows == {path.stem: "ok" for path in (DOCS / "rows" / "graphs").glob("*.json")}
+
+
 def test_few_tiles(tmp_path: Path) -> None:
     file, page = DOCS / "few_tiles" / "h200.json", tmp_path / "page.md"
     chains = DOCS / "few_tiles" / "h200_chains.json"

@@ -95,7 +95,9 @@ def test_compiles(other_triton: str) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("middle", ".permute((1, 0)).load", ".load"),
+        ("middle", ".load(ROWS_LAYOUT_TURNED).permute((1, 0))", ".permute((1, 0)).load(ROWS_LAYOUT)"),
+        ("sum", ".load(ROWS_LAYOUT_TURNED).permute((1, 0))", ".permute((1, 0)).load(ROWS_LAYOUT)"),
+        ("middle", "store(y_0_.permute((1, 0)))", "permute((1, 0)).store(y_0_)"),
         ("middle", "columns < ROW_LENGTH", "columns < ROW_LENGTH + 1"),
         ("columns' largest", "column = part * TILE_COLUMNS", "column = part"),
         ("sum", "axis=1", "axis=0"),
@@ -133,6 +135,7 @@ def test_threads_take_neighbours_of_one_column() -> None:
     layout = outer_layout(16, 32, 512, 4, h200())
     assert layout.text() == "gl.BlockedLayout([8, 1], [4, 8], [1, 4], [0, 1])"
     assert (layout.rows, layout.columns) == (32, 32)
+    assert layout.turned().text() == "gl.BlockedLayout([1, 8], [8, 4], [4, 1], [1, 0])"
 
 
 def test_pieces_of_a_line_take_the_whole_of_it_from_l2() -> None:

@@ -27,7 +27,7 @@ def ring(s: Structure) -> Ring:
     """Rows of x for each consumer, and columns of w for all, in one slot."""
     x, w = member("x", Role.ROW, 64, s.at_once), member("w", Role.COLUMN, 128, 1)
     own = [Load(x, consumer, x.shape, x.box(x.shape)) for consumer in range(s.at_once)]
-    return Ring("ring", "", (*own, Load(w, None, w.shape, w.box(w.shape))))
+    return Ring("ring", ("",), (*own, Load(w, None, w.shape, w.box(w.shape))))
 
 
 PRODUCT = Step(
@@ -102,7 +102,7 @@ def test_a_ring_has_the_copies_and_returns_of_every_k_block(copies: int) -> None
 def test_rings_of_their_own_are_handed_back_apart() -> None:
     x, w = member("x", Role.ROW, 64, 1), member("w", Role.COLUMN, 128, 1)
     rings = tuple(
-        Ring(one.name, one.name, (Load(one, None, one.shape, one.box(one.shape)),)) for one in (x, w)
+        Ring(one.name, (one.name,), (Load(one, None, one.shape, one.box(one.shape)),)) for one in (x, w)
     )
     first = Step(OpKind.MMA, "p", COST, ((ValueKind.TILE, "x"),), (ValueKind.VALUE, "p"), (64, 128))
     other = Step(OpKind.MMA, "q", COST, ((ValueKind.TILE, "w"),), (ValueKind.SUM, "q"), (64, 128))

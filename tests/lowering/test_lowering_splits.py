@@ -76,9 +76,12 @@ def test_rows_reduced_beside_products_are_not_split(h200: Machine) -> None:
     assert {s.splits for s in structures(normalized(64, 256, 4096), h200)} == {1}
 
 
-def test_sums_in_tensor_memory_are_not_split() -> None:
+def test_sums_in_tensor_memory_are_split_into_parts_but_not_into_shares() -> None:
     b200 = load_machine("b200")
-    assert {s.splits for s in structures(plain(128, 256, 4096), b200)} == {1}
+    found = list(structures(plain(128, 256, 4096), b200))
+    assert {1, 4, 8} <= {s.splits for s in found}
+    assert not any(s.shares for s in found)
+    assert {s.splits for s in structures(normalized(128, 256, 4096), b200)} == {1}
 
 
 @pytest.mark.parametrize("number", [2, 4, 8])

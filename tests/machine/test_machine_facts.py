@@ -210,14 +210,15 @@ def test_blackwell_ultra_doubles_only_the_exponentials() -> None:
 
 
 def test_which_cards_can_be_compiled_for() -> None:
-    hopper, blackwell = {"h100_pcie", "h100_sxm", "h20", "h200"}, {"b200", "gb200"}
+    hopper, blackwell = {"h100_pcie", "h100_sxm", "h20", "h200"}, {"b200", "b300", "gb200"}
     assert {row.name for row in machine_rows() if row.targetable} == hopper | blackwell
     assert require_target(load_machine("h20")) == "sm_90"
     assert require_target(load_machine("b200")) == "sm_100"
     with pytest.raises(LoweringError, match=r"RTX 5090 \(sm_120\) cannot be compiled for: .*mma.sync"):
         require_target(load_machine("rtx_5090"))
-    with pytest.raises(LoweringError, match=r"B300 \(sm_103\) cannot be compiled for: .*sm_100 so far"):
-        require_target(load_machine("b300"))
+    with pytest.raises(LoweringError, match=r"RTX PRO 6000 Blackwell \(sm_120\) cannot .*nor tensor memory"):
+        require_target(load_machine("rtx_pro_6000_blackwell"))
+    assert require_target(load_machine("b300")) == "sm_103"
 
 
 def test_rows_are_plain() -> None:

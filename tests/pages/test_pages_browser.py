@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from page_browser import WIDTHS, Opened, opened, until
-from page_builds import HOSTILE, Pages, hostile_build, write
+from page_builds import HOSTILE, Pages, hostile_build, write, write_build
 
 from wsopt.folder import read_folder
 from wsopt.pages.build import build_page
+from wsopt.pages.content import Beside
 from wsopt.pages.many import report_page
 from wsopt.pages.timeline import loop_of
 from wsopt.report.facts import ii_limits
@@ -120,6 +121,21 @@ def test_a_click_shows_an_operation_everywhere_and_its_lines(attention: Opened, 
     assert chart(page, "interval").locator('rect.bar.chosen[data-op="load:v"]').count() == 2
 
 
+def test_operations_and_lines_of_split_sums_highlight_each_other(browser: Browser, tmp_path: Path) -> None:
+    write_build(tmp_path / "split", "golden-shared_products")
+    path = tmp_path / "split.html"
+    path.write_text(build_page(read_folder(tmp_path / "split")), encoding="utf-8")
+    one = opened(browser, path)
+    chart(one.page, "interval").locator('rect.bar[data-op="mma:p@0"]').first.click()
+    assert any("warpgroup_mma(" in text for text in one.page.locator(".source li.chosen").all_inner_texts())
+    ahead = one.page.locator("#kernel-0 .source li.linked", has_text="tma_load(w_desc").first
+    ahead.click()
+    assert chart(one.page, "interval").locator('rect.bar.chosen[data-op="load:w"]').count() > 0
+    assert one.page.locator("#kernel-0 .source li.chosen", has_text="tma_load(w_desc").count() == 2
+    one.check()
+    one.page.close()
+
+
 def test_hovering_tells_the_figures(attention: Opened, pages: Pages) -> None:
     verified = pages.builds["attention_causal"].verified
     op = verified.program.named("phase2@0")
@@ -190,6 +206,61 @@ def test_finding_marks_operations_and_lines(attention: Opened) -> None:
     page.locator(".find-line").fill("tma_store(")
     assert page.locator(".found-lines").inner_text() == "1 lines"
     assert "tma_store(o_desc" in page.locator(".source li.found").inner_text()
+
+
+GAINS = {"shared memory": 0.04, "registers": 0.015, "tensor core": 0.11}
+
+
+def test_another_build_stands_below_at_one_scale_and_budgets_are_bars(
+    browser: Browser, pages: Pages, tmp_path: Path
+) -> None:
+    ours, theirs = pages.builds["attention_causal"], pages.builds["gemm_swiglu"]
+    facts = {"now": "1", "then": "2", "predicted_us": 1.0, "changes": ["ring of 5 slots"]}
+    gains = {
+        "what_if": [{"budget": name, "gain": gain, **facts} for name, gain in GAINS.items()],
+        "skipped": ["L2"],
+    }
+    beside = Beside(gains, ("the other", theirs.verified, theirs.certificate))
+    path = tmp_path / "beside.html"
+    path.write_text(build_page(ours, beside), encoding="utf-8")
+    one = opened(browser, path)
+    for name, other in (
+        ("against-interval", "against-other"),
+        ("against-timeline", "against-other-timeline"),
+    ):
+        above, below = chart(one.page, name).bounding_box(), chart(one.page, other).bounding_box()
+        assert above is not None
+        assert below is not None
+        assert above["y"] + above["height"] <= below["y"]
+        assert scale(one.page, name) == pytest.approx(scale(one.page, other), rel=0.02)
+    drawn = {bar["op"] for bar in bars(one.page, "against-other")}
+    assert {str(op.id) for op in theirs.verified.program.loop} <= drawn
+    chart(one.page, "what-if").locator("rect").nth(2).hover()
+    assert "tensor core: 1, then 2" in one.page.locator(".tip").inner_text()
+    widths = (
+        chart(one.page, "what-if")
+        .locator("rect")
+        .evaluate_all("all => all.map(one => one.width.baseVal.value)")
+    )
+    assert [width / widths[2] for width in widths] == pytest.approx(
+        [gain / 0.11 for gain in GAINS.values()], rel=0.02
+    )
+    assert "Skipped for lack of time: L2." in one.page.locator("#whatif-0").inner_text()
+    one.check()
+    one.page.close()
+
+
+def scale(page: Page, name: str) -> float:
+    """Pixels of a cycle: the widest bar of those that are whole in view."""
+    found: list[float] = (
+        chart(page, name)
+        .locator("rect.bar")
+        .evaluate_all(
+            "all => all.map(one => [one.dataset.end - one.dataset.begin, one.width.baseVal.value])"
+            ".sort((a, b) => b[1] - a[1]).slice(0, 3).map(([cycles, pixels]) => pixels / cycles)"
+        )
+    )
+    return found[1]
 
 
 def test_every_structure_of_the_search_can_be_looked_at(browser: Browser, pages: Pages) -> None:

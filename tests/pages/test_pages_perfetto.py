@@ -1,15 +1,13 @@
-"""Traces for Perfetto, read back by its own classes, and asked by its trace processor where that can be had."""
+"""Traces for Perfetto, read back by its own classes; `test_pages_processor.py` loads them in its trace processor."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import subprocess
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from page_builds import Pages, cut_folder, write_build
@@ -26,9 +24,6 @@ from wsopt.pages.timeline import timeline_picture
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.trace.files import FOLDER, KERNEL, RECORDS, RESULT, STAMPS, Stamped, to_text
 from wsopt.trace.make import stamped_of
-
-if TYPE_CHECKING:
-    from perfetto.trace_processor import TraceProcessor
 
 
 @dataclass
@@ -167,35 +162,3 @@ def test_two_builds_and_several_kernels(pages: Pages, tmp_path: Path) -> None:
         assert begin <= min(first for _, first, _ in own)
         us = cut.record.steps[number].predicted_us - cut.kernels[0].verified.machine.kernel_launch_us
         assert end - begin == pytest.approx(us * 1e3, abs=2)
-
-
-# --- Perfetto's own trace processor -----------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def processor(pages: Pages) -> Iterator[TraceProcessor]:
-    from perfetto.trace_processor import TraceProcessor
-
-    path = pages.folder / "gemm_bf16.pftrace"
-    path.write_bytes(build_trace(pages.builds["gemm_bf16"]))
-    try:
-        opened = TraceProcessor(trace=str(path))
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"Perfetto's trace processor cannot be had here: {type(error).__name__}")
-    yield opened
-    opened.close()
-
-
-def test_the_trace_processor_knows_tracks_slices_and_flows(processor: TraceProcessor, pages: Pages) -> None:
-    picture = timeline_picture(pages.builds["gemm_bf16"].verified)
-    named = processor.query(
-        "select child.name as track, parent.name as parent, count(*) as slices from slice "
-        "join track child on slice.track_id = child.id join track parent on child.parent_id = parent.id "
-        "group by 1, 2"
-    )
-    counts = {(row.parent, row.track): row.slices for row in named}
-    for number, row in enumerate(picture.rows):
-        assert counts["predicted", row.name] == sum(bar.row == number for bar in picture.bars)
-    assert counts["measured", "consumer0"] > 0
-    (flows,) = processor.query("select count(*) as count from flow")
-    assert flows.count == len(picture.arrows)

@@ -11,16 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from page_builds import HOSTILE, NAMES, Pages, cut_folder, hostile_build
+from page_builds import HOSTILE, NAMES, Pages, cut_folder, hostile_build, replay
 from typer.testing import CliRunner
 
 from wsopt.cli import app
+from wsopt.emit.source import emit
 from wsopt.errors import InputError
 from wsopt.folder import SEARCH, read_folder
 from wsopt.pages.build import build_page, cut_page
 from wsopt.pages.html import json_text
 from wsopt.pages.many import report_page
 from wsopt.pages.source import EPILOGUE, links
+from wsopt.program.ids import OpKind
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -110,6 +112,36 @@ def test_every_operation_has_its_lines(pages: Pages) -> None:
         copies = {number for op, own in linked.items() if op.startswith("load:") for number in own}
         products = {number for op, own in linked.items() if op.startswith("mma:") for number in own}
         assert not copies & products
+
+
+@pytest.mark.parametrize(
+    ("name", "added", "ahead"),
+    [
+        ("golden-split", "combined(", 2),
+        ("golden-shared_products", "combined(", 2),
+        ("golden-combined", "last_to_arrive(", 0),
+        ("golden-shared", "last_to_arrive(", 0),
+    ],
+)
+def test_operations_of_split_sums_have_their_lines(name: str, added: str, ahead: int) -> None:
+    """Sums of parts are the epilogue's; a block's first copies, before the kernel before ends, are copies too."""
+    verified = replay.verified_of(name)
+    source = emit(verified)
+    linked = links(verified, source)
+    lines = dict(enumerate(source.splitlines(), 1))
+    assert not linked.why
+    words = {OpKind.TMA_LOAD: "tma_load(", OpKind.MMA: "warpgroup_mma(", OpKind.RELEASE: "arrive("}
+    for op in verified.program.loop:
+        word = words.get(op.kind)
+        own = [lines[number] for number in linked.lines[str(op.id)]]
+        assert own, str(op.id)
+        assert word is None or any(word in line for line in own), str(op.id)
+        assert not any("workspace_ptr" in line or "combined(" in line for line in own), str(op.id)
+    assert any(added in lines[number] for number in linked.lines[EPILOGUE])
+    loads = {number for number, line in lines.items() if "tma_load(" in line and "_ring.index(" in line}
+    copies = {n for op, own in linked.lines.items() if op.startswith("load:") for n in own}
+    assert loads <= copies
+    assert len(loads) >= len(verified.program.of(OpKind.TMA_LOAD)) + ahead
 
 
 def test_another_kernel_is_not_linked_and_the_page_says_why(pages: Pages) -> None:
@@ -206,3 +238,24 @@ def test_a_report_takes_builds_and_benchmarks_together(pages: Pages) -> None:
 def test_the_benchmarks_page_is_made_from_the_committed_files() -> None:
     files = sorted((DOCS / "benchmarks").glob("*.json"))
     assert (DOCS / "benchmarks.html").read_text(encoding="utf-8") == report_page(files)
+
+
+@pytest.mark.parametrize("name", ["gemm_bf16", "attention_causal"])
+def test_measured_operations_are_listed_by_how_far_they_are_off(pages: Pages, name: str) -> None:
+    (kernel,) = data_of(pages[name].read_text(encoding="utf-8"))["kernels"]  # type: ignore[misc]
+    rows, ii = kernel["measured"]["ops"], pages.builds[name].verified.schedule.ii
+    offs = [abs(row["off"]) for row in rows]
+    assert offs == sorted(offs, reverse=True)
+    assert offs[0] > 0.01
+    trace = json.loads((DOCS / "traces" / f"{name}.json").read_text(encoding="utf-8"))
+    stamped = {
+        (part["name"], op["op"]): op["measured"]["start"]["median"] - op["predicted"]["start"]
+        for part in trace["partitions"]
+        for op in part["ops"]
+        if op["measured"]["start"]
+    }
+    assert {(row["role"], row["op"]): row["off"] * ii for row in rows} == pytest.approx(stamped)
+    picture = kernel["measured"]["picture"]
+    kinds = [row["name"].rpartition(" ")[2] for row in picture["rows"]]
+    assert kinds[:3] == ["scheduled", "predicted", "measured"]
+    assert kinds == kinds[:3] * (len(kinds) // 3)

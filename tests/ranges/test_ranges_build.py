@@ -170,7 +170,7 @@ def _refused(tmp_path: Path, graph: dict[str, Any], *options: str) -> int:
     return status
 
 
-@pytest.mark.parametrize("option", ["--tuned", "--under=consumers=2", "--time-limit=3"])
+@pytest.mark.parametrize("option", ["--tuned", "--under=consumers=2"])
 def test_options_about_one_kernel_are_refused_for_a_range(
     tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ Every II in turn, with consumers in any order and at any distance, says what is 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from dataclasses import replace
@@ -24,7 +25,7 @@ from wsopt.schedule import budget
 from wsopt.solve import alone, model, search
 from wsopt.solve.alone import Least, consumers_alone, consumers_interval, least_interval, one_consumer
 from wsopt.solve.bound import ii_bounds, ii_lower_bound, infeasible, lower_bound_us
-from wsopt.solve.optimum import Outcome, solve
+from wsopt.solve.optimum import Outcome, Solved, solve
 from wsopt.solve.search import Search
 from wsopt.solve.variables import Model
 
@@ -80,6 +81,14 @@ def drawn(seed: int, h200: Machine) -> tuple[TileProgram, Machine]:
     return program, replace(h200, shared_memory_per_block_bytes=room, consumer_knee=SHARP)
 
 
+@functools.cache
+def bounded(seed: int, h200: Machine) -> tuple[TileProgram, Machine, int, Solved]:
+    """What is drawn, the consumers' bound of its II, and its optimum; the one loader is given."""
+    program, machine = drawn(seed, h200)
+    program = replace(program, conditions=Conditions(loaders=1))
+    return program, machine, consumers_interval(program, machine, MARGIN), solve(program, machine, MARGIN)
+
+
 def any_order(m: Model) -> None:
     """Consumers may come in any order, at any distance."""
 
@@ -105,14 +114,9 @@ def least_of_all(program: TileProgram, machine: Machine, monkeypatch: pytest.Mon
 def test_no_bound_exceeds_the_optimum_and_the_optimum_is_found(
     seed: int, h200: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program, machine = drawn(seed, h200)
-    program = replace(
-        program, conditions=Conditions(loaders=1)
-    )  # a second one is tried where time may be gained
+    program, machine, bound, found = bounded(seed, h200)
     wanted = least_of_all(program, machine, monkeypatch)
     low, most = ii_bounds(program, machine)
-    bound = consumers_interval(program, machine, MARGIN)
-    found = solve(program, machine, MARGIN)
     if wanted is None:
         assert found.outcome is Outcome.INFEASIBLE
         return
@@ -131,9 +135,8 @@ def test_what_is_drawn_has_all_that_there_is_to_tell_apart(h200: Machine) -> Non
     """Among the programs drawn the bound says more than units do, and less than is needed, each for many."""
     above, reached, missed = 0, 0, 0
     for seed in range(DRAWN):
-        program, machine = drawn(seed, h200)
-        bound, units = consumers_interval(program, machine, MARGIN), ii_lower_bound(program, machine)
-        schedule = solve(program, machine, MARGIN).schedule
+        program, machine, bound, found = bounded(seed, h200)
+        units, schedule = ii_lower_bound(program, machine), found.schedule
         above += bound > units
         reached += schedule is not None and bound > units and schedule.ii == bound
         missed += schedule is None or schedule.ii > max(bound, units)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -144,8 +145,15 @@ def test_the_best_of_those_that_meet_them(text: str, narrow: tuple[Structure, ..
     assert (certificate.status, certificate.bound_us) == ("optimal", min(times))
     assert certificate.considered == sum(map(conditions.admit, narrow))
     assert certificate.conditions == conditions.text
-    free, _ = Search(PLAIN, h200, MARGIN).run()
-    assert free.schedule.prediction.microseconds <= min(times)
+    assert free_us(narrow, h200) <= min(times)
+
+
+@functools.cache
+def free_us(narrow: tuple[Structure, ...], h200: Machine) -> float:
+    """Microseconds of the best schedule of these structures without conditions."""
+    assert [*search.structures(PLAIN, h200)] == [*narrow], "the search sees these alone"
+    best, _ = Search(PLAIN, h200, MARGIN).run()
+    return best.schedule.prediction.microseconds
 
 
 def _missed(conditions: Conditions, best: VerifiedSchedule) -> Iterator[str]:

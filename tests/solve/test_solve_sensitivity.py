@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import fields, replace
 
 import pytest
@@ -14,8 +15,9 @@ from wsopt.report.whatif import changes, whatif_data, whatif_text
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule, for_trial
 from wsopt.solve import search
+from wsopt.solve import sensitivity as sensitivity_module
 from wsopt.solve.search import Search
-from wsopt.solve.sensitivity import sensitivity, variants
+from wsopt.solve.sensitivity import Sensitivity, sensitivity, variants
 
 pytestmark = pytest.mark.solver
 
@@ -38,8 +40,29 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "structures", lambda *_: iter(chosen))
 
 
+@pytest.fixture
+def one_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the tensor rate is varied."""
+    every = sensitivity_module.variants
+    monkeypatch.setattr(sensitivity_module, "variants", lambda verified: every(verified)[3:4])
+
+
 def solved(machine: Machine) -> tuple[VerifiedSchedule, Certificate]:
     return Search(REGION, machine, MARGIN).run()
+
+
+@functools.cache
+def on_a_small_card(h200: Machine) -> tuple[VerifiedSchedule, Sensitivity, tuple[str, ...]]:
+    """The best on a card with little shared memory, where every budget counts, its gains, and the stages told; of the
+    `few` structures.
+    """
+    assert len([*search.structures(REGION, h200)]) == 3
+    best, certificate = solved(replace(h200, shared_memory_per_block_bytes=80 * 1024))
+    stages: list[str] = []
+    found = sensitivity(
+        best, certificate, lambda stage, done, total: stages.append(f"{done}/{total} {stage}")
+    )
+    return best, found, tuple(stages)
 
 
 @pytest.mark.usefixtures("few")
@@ -73,14 +96,8 @@ def test_no_pipe_no_row(h200: Machine) -> None:
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("kib", [227, 80])
-def test_more_never_costs_and_is_the_best_there(h200: Machine, kib: int) -> None:
-    card = replace(h200, shared_memory_per_block_bytes=kib * 1024)
-    best, certificate = solved(card)
-    stages: list[str] = []
-    found = sensitivity(
-        best, certificate, lambda stage, done, total: stages.append(f"{done}/{total} {stage}")
-    )
+def test_more_never_costs_and_is_the_best_there(h200: Machine) -> None:
+    best, found, stages = on_a_small_card(h200)
     assert found.base.schedule == best.schedule
     assert [line.partition(" ")[2] for line in stages] == ["as it is", *CHANGED]
     for effect in found.effects:
@@ -91,21 +108,20 @@ def test_more_never_costs_and_is_the_best_there(h200: Machine, kib: int) -> None
     assert tensor.verified.schedule.prediction.microseconds < best.schedule.prediction.microseconds
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("few", "one_variant")
 def test_what_the_compiler_rejected_stays_out(h200: Machine) -> None:
     first, _ = solved(h200)
     rejected = frozenset({first.schedule.structure})
     best, certificate = Search(REGION, h200, MARGIN, rejected=rejected).run()
     found = sensitivity(best, certificate)
     assert found.base.schedule == best.schedule
+    assert len(found.effects) == 1
     assert first.schedule.structure not in {e.verified.schedule.structure for e in found.effects}
 
 
 @pytest.mark.usefixtures("few")
 def test_the_table(h200: Machine) -> None:
-    card = replace(h200, shared_memory_per_block_bytes=80 * 1024)
-    best, certificate = solved(card)
-    found = sensitivity(best, certificate)
+    best, found, _ = on_a_small_card(h200)
     text = whatif_text(best, found)
     data = whatif_data(best, found)
     assert text == whatif_text(best, found)
@@ -123,7 +139,7 @@ def test_the_table(h200: Machine) -> None:
     )
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("few", "one_variant")
 def test_a_build_that_is_not_the_first_choice_is_told(h200: Machine) -> None:
     ranked = Search(REGION, h200, MARGIN, keep=2).run_all()
     second, certificate = ranked[1]

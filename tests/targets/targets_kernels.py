@@ -13,6 +13,7 @@ from wsopt.candidates import Candidate, Contest
 from wsopt.checker import verify
 from wsopt.emit.source import emit
 from wsopt.frontend.region import find_region
+from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
 from wsopt.machine import load_machine
@@ -37,12 +38,37 @@ class Small:
     k_iterations: tuple[int, ...]
 
 
+def normed(g: GraphBuilder) -> Symbol:
+    """y = (x / sqrt(mean(x^2) + 1e-6)) w'."""
+    x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
+    factor = g.rsqrt(g.reduce_mean(x * x, axis=1, keepdims=True) + 1e-6)
+    h = g.cast(x * factor, dtype="bf16")
+    return g.cast(g.matmul(h, w, transpose_b=True, name="p"), dtype="bf16", name="y")
+
+
+def softmax_of_products(g: GraphBuilder) -> Symbol:
+    """y = softmax(x w') over all columns."""
+    x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (64, 512), "bf16", constant=True)
+    scores = g.matmul(x, w, transpose_b=True, name="p")
+    return g.cast(g.softmax(scores, axis=-1), dtype="bf16", name="y")
+
+
 TILE = structure(rows=128, subtiles=2)
 SMALL = {
     "plain": Small(builds.plain, TILE, 92, (7, 5)),
     "residual": Small(builds.residual, TILE, 120, (5, 8)),
     "pair": Small(builds.plain, structure(consumers=2, rows=128, subtiles=2), 160, (7, 5)),
 }
+BESIDES = {
+    "beside": Small(normed, structure(rows=128), 92, (5, 2)),
+    "split": Small(builds.plain, structure(rows=128, subtiles=2, splits=2), 92, (5,)),
+    "tail": Small(builds.ragged, structure(rows=128, tail=16), 92, (5, 1)),
+    "swapped": Small(builds.plain, structure(16, rows=128, swap=True), 92, (5,)),
+    "one_tile": Small(builds.plain, structure(rows=128, persistent=False), 92, (5,)),
+    "whole_rows": Small(softmax_of_products, structure(rows=128), 92, (5,)),
+    "f8": Small(builds.scaled, structure(rows=128, depth=128), 92, (3,)),
+}
+"""Of these what the others have not is mutated: rows beside products, parts of tiles, a short last K-block."""
 
 
 @functools.cache
@@ -66,12 +92,13 @@ def candidate(problem: str) -> Candidate:
 @functools.cache
 def small(name: str) -> Emitted:
     """One with two sets of sums, though its ring may hide what one would cost."""
-    one = SMALL[name]
+    one = (SMALL | BESIDES)[name]
     made, machine = (
         graph_of(one.body, name),
         replace(load_machine(CARD), shared_memory_per_block_bytes=one.kib * 1024),
     )
-    program = replace(lower(find_region(made), one.structure, machine), sum_sets=(2,))
+    program = lower(find_region(made), one.structure, machine)
+    program = replace(program, sum_sets=(max(program.sum_sets),))
     solved = solve(program, machine, MARGIN)
     assert solved.schedule is not None, solved.reason
     verified = verify(solved.schedule, program, machine, MARGIN)

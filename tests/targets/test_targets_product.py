@@ -1,4 +1,4 @@
-"""Products with sums in tensor memory from graph to machine code: text, both compilers, interleavings, mutants."""
+"""Kernels of the second target from graph to machine code: text, both compilers, interleavings, mutants."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import targets_kernels as kernels
 from emit_builds import SEEDS, graph_of, small_case
 from emit_mutants import survives, survivors
 from other_compiler import compiled_by
-from targets_kernels import OTHERS, PROBLEMS, ROOT, SMALL
+from targets_kernels import BESIDES, OTHERS, PROBLEMS, ROOT, SMALL
 
 import wsopt
 from wsopt import driver
-from wsopt.codegen import verdict
+from wsopt.codegen import compile_kernel, verdict
 from wsopt.emit.source import expectation
 from wsopt.interpret import Mutant, mutants
 from wsopt.simulation import simulate
 
-GOLDEN = ROOT / "tests" / "targets" / "goldens" / "gemm_bf16.txt"
+GOLDENS = ROOT / "tests" / "targets" / "goldens"
 
 TWICE = "a wait that has passed passes again"
 ALIKE = "workers of as many warps and registers"
@@ -34,12 +34,46 @@ EQUIVALENT = {*SAME.items(), ("late-wait", OWN)}
 """Kinds of mutants that mean the same as the kernel, and why; none of another kind does."""
 
 
+def hold_to_golden(name: str, source: str) -> None:
+    """A kernel's text is what is kept of it."""
+    golden = GOLDENS / f"{name}.txt"
+    if os.environ.get("WSOPT_RENEW_GOLDENS"):
+        golden.write_text(source, encoding="utf-8")
+    assert source == golden.read_text(encoding="utf-8"), "WSOPT_RENEW_GOLDENS=1 renews it"
+
+
 @pytest.mark.solver
 def test_golden() -> None:
-    source = kernels.found("gemm_bf16").source
-    if os.environ.get("WSOPT_RENEW_GOLDENS"):
-        GOLDEN.write_text(source, encoding="utf-8")
-    assert source == GOLDEN.read_text(encoding="utf-8"), "WSOPT_RENEW_GOLDENS=1 renews it"
+    hold_to_golden("gemm_bf16", kernels.found("gemm_bf16").source)
+
+
+@pytest.mark.parametrize("name", ["beside", "split", "tail", "one_tile"])
+def test_goldens_of_small_ones(name: str) -> None:
+    hold_to_golden(name, kernels.small(name).source)
+
+
+@pytest.mark.parametrize("name", BESIDES)
+def test_small_ones_are_right(name: str) -> None:
+    made = kernels.small(name)
+    for k_iterations in BESIDES[name].k_iterations:
+        assert small_case(made, k_iterations).fault(made.source, SEEDS) is None
+
+
+@pytest.mark.compiler
+def test_both_compilers_leave_small_ones_whole(other_triton: str) -> None:
+    made = [kernels.small(name) for name in ("beside", "split", "tail")]
+    others = compiled_by(other_triton, [one.source for one in made], "sm_100")
+    for one, other in zip(made, others, strict=True):
+        mine = compile_kernel(one.source, architecture="sm_100")
+        assert verdict(mine, expectation(one.verified)) == ()
+        for figure in (
+            "tensor_instructions",
+            "tensor_columns",
+            "stack_bytes",
+            "spill_loads",
+            "early_arrivals",
+        ):
+            assert other[figure] == getattr(mine, figure), figure
 
 
 @pytest.mark.solver
@@ -111,6 +145,29 @@ def test_every_mutant_is_found(name: str) -> None:
     cases = [small_case(made, k_iterations) for k_iterations in SMALL[name].k_iterations]
     assert survives(cases, made.source, SEEDS)
     assert set(survivors(cases, made.source, kind, EQUIVALENT)) <= EQUIVALENT
+
+
+PIECES = {
+    "beside": ("arrive(ring_empty", "commit(ring_empty", "init(ring_empty", "x_value", "p_sums"),
+    "split": ("taken", "own_part", "last_to_arrive", "part_range"),
+    "tail": ("TAIL", "k_block in range", "k_block > 0", "sums_full"),
+    "one_tile": ("index(0)",),
+}
+"""Of the lines of a kernel, those with what it has besides the others."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PIECES)
+def test_every_mutant_of_what_it_has_besides_is_found(name: str) -> None:
+    made = kernels.small(name)
+    lines = made.source.splitlines()
+
+    def is_of_it(mutant: Mutant) -> bool:
+        return any(piece in lines[mutant.line - 1] for piece in PIECES[name])
+
+    cases = [small_case(made, k_iterations) for k_iterations in BESIDES[name].k_iterations]
+    assert sum(map(is_of_it, mutants(made.source))) > 5
+    assert set(survivors(cases, made.source, kind, EQUIVALENT, is_of_it)) <= EQUIVALENT
 
 
 def test_mutants_are_of_every_piece_of_the_second_target() -> None:

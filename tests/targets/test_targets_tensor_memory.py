@@ -6,16 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from attention_graphs import attention
-from row_graphs import softmax
+from targets_kernels import normed
 from tile_graphs import gated, plain, region_of
 
 from wsopt.checker import faults
 from wsopt.errors import LoweringError
-from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
+from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.contention import issue_cycles
+from wsopt.perf.epilogue import epilogues
 from wsopt.perf.price import lower
 from wsopt.perf.timing import predict
 from wsopt.program.ids import OpKind
@@ -30,11 +31,14 @@ from wsopt.solve.search import Search
 MARGIN = 24
 
 
-def cut(region: Region, machine: Machine, columns: int = 256, consumers: int = 1) -> TileProgram:
-    s = Structure(
+def structure_of(columns: int, consumers: int = 1) -> Structure:
+    return Structure(
         128, columns, 64, consumers, 4, Sharing.COOPERATIVE, persistent=True, swap=False, subtiles=2, group=4
     )
-    return lower(region, s, machine)
+
+
+def cut(region: Region, machine: Machine, columns: int = 256, consumers: int = 1) -> TileProgram:
+    return lower(region, structure_of(columns, consumers), machine)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +56,48 @@ def schedule(program: TileProgram, b200: Machine) -> Schedule:
 def test_structures_are_what_the_target_has(b200: Machine) -> None:
     found = list(structures(plain(8192, 8192, 520), b200))
     assert {(s.rows, s.consumers, s.consumer_warps) for s in found} == {(128, 1, 4), (128, 2, 4)}
-    assert all(s.persistent and not s.swap and not s.tail and s.sharing is Sharing.COOPERATIVE for s in found)
+    assert all(not s.swap and not s.shares and s.sharing is Sharing.COOPERATIVE for s in found)
+    assert {s.persistent for s in found} == {True, False}
+    assert {s.tail for s in found if not s.parted} == {16}
+
+
+def test_few_rows_are_the_columns_of_a_product_by_sixteens(b200: Machine) -> None:
+    swapped = [s for s in structures(plain(8, 4096, 4096), b200) if s.swap]
+    assert {s.columns for s in swapped} == {16}
+    assert max(s.splits for s in swapped) > 4
+
+
+def test_a_block_of_one_tile_keeps_one_set_and_hands_none_back(b200: Machine) -> None:
+    tile = structure_of(128)
+    once, again = (lower(plain(512, 512, 128), replace(tile, persistent=p), b200) for p in (False, True))
+    assert (once.sum_sets, again.sum_sets) == ((1,), (1, 2))
+    kept = (budget.barrier_bytes(one, [4], EpilogueBuffers(1, 0)) for one in (once, again))
+    assert [*kept] == [(8 + 1) * budget.BARRIER_BYTES, (8 + 2) * budget.BARRIER_BYTES]
+
+
+def test_f8_sums_are_not_promoted_for_the_tensor_core_keeps_f32(b200: Machine, h200: Machine) -> None:
+    region = plain(512, 512, 512, "f8e4m3")
+    assert lower(region, structure_of(128), b200).adds_partials is False
+    assert lower(region, replace(structure_of(128), rows=64), h200).adds_partials is True
+
+
+def test_what_is_computed_beside_products_is_the_consumers_own(b200: Machine) -> None:
+    program = lower(region_of(normed), structure_of(128, consumers=2), b200)
+    by = {str(op.id): budget.issuers(program, op) for op in program.ops if op.consumer is not None}
+    assert by == {
+        "mma:p@0": ("mma_warp0",), "mma:p@1": ("mma_warp0",),
+        "release@0": ("mma_warp0",), "release@1": ("mma_warp0",),
+        "beside@0": ("consumer0",), "beside@1": ("consumer1",),
+        "release:beside@0": ("consumer0",), "release:beside@1": ("consumer1",),
+    }  # fmt: skip
+    after = {
+        str(edge.target): str(edge.source) for edge in program.edges if edge.target.kind is OpKind.RELEASE
+    }
+    assert (after["release@0"], after["release:beside@0"]) == ("mma:p@0", "beside@0")
+    threads = issue_cycles(program)
+    assert threads["consumer0"] == threads["consumer1"] > threads["mma_warp0"]
+    ends = epilogues(program, b200, EpilogueBuffers(1, 0, sums=2))
+    assert not ends.under  # a consumer in its epilogue computes nothing beside the next tile's products
 
 
 def test_sums_are_in_tensor_memory_and_a_subtile_of_them_in_registers(program: TileProgram) -> None:
@@ -171,17 +216,15 @@ def test_barriers_are_two_a_set(program: TileProgram) -> None:
     assert two - one == 2 * budget.BARRIER_BYTES
 
 
-@pytest.mark.parametrize(
-    ("region", "what"),
-    [
-        (lambda: find_region(attention()), "a loop that computes values between products"),
-        (lambda: region_of(softmax), "rows that stream without products"),
-        (lambda: plain(256, 256, 256, "f8e4m3"), "sums that are promoted"),
-    ],
-)
-def test_what_the_target_has_not_is_refused_with_a_remedy(
-    region: Callable[[], Region], what: str, b200: Machine, h200: Machine
-) -> None:
-    with pytest.raises(LoweringError, match=rf"Blackwell \(sm_100\) .* {what}.*--machine h200"):
-        next(structures(region(), b200))
-    assert next(structures(region(), h200))
+def promoted(g: GraphBuilder) -> Symbol:
+    x, w = g.input("x", (256, 256), "bf16"), g.input("w", (256, 256), "bf16")
+    return g.cast(g.matmul(x, w, transpose_b=True, accumulate="promoted"), dtype="bf16", name="y")
+
+
+def test_what_the_target_has_not_is_refused_with_a_remedy(b200: Machine, h200: Machine) -> None:
+    region = region_of(promoted)
+    with pytest.raises(
+        LoweringError, match=r"Blackwell \(sm_100\) .* sums that are promoted.*--machine h200"
+    ):
+        next(structures(region, b200))
+    assert next(structures(region, h200))

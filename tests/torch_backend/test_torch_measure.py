@@ -108,7 +108,7 @@ def test_a_prediction_decides_by_default(
 ) -> None:
     built = Build({}, {"predicted_us": predicted}, 0.0)
     monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: [built for _ in graphs])
-    monkeypatch.setattr(choose, "roofline_us", lambda program, machine: 0.0)
+    monkeypatch.setattr(choose, "_least_us", lambda graph, machine, theirs: 0.0)
     found = judged(piece, Options())
     assert (found.refusal == "") is taken
 

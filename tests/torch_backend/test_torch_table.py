@@ -20,6 +20,7 @@ from wsopt.runtime.torch_reference import evaluate, relative_error  # noqa: E402
 from wsopt.torch.lower import Lowered, lower  # noqa: E402
 from wsopt.torch.operations import TABLE  # noqa: E402
 from wsopt.torch.values import Value  # noqa: E402
+from wsopt.torch.whole_attention import OPERATOR  # noqa: E402
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -124,6 +125,14 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten.slice.Tensor, (normal(4, 6, 8), 1, 2, 5), {}),
     (aten.slice.Tensor, (normal(4, 6, 8), -1, 1, 9223372036854775807, 3), {}),
     (aten.slice.Tensor, (normal(4, 6), 0, -2), {}),
+    (aten.slice.Tensor, (normal(5, 9), 1, 1, 8, 3), {}),
+    (aten.select.int, (normal(4, 6, 8), 1, -2), {}),
+    (aten.select.int, (normal(4, 6), 0, 3), {}),
+    (aten.unbind.int, (normal(4, 3, 8), 1), {}),
+    (aten.constant_pad_nd.default, (normal(4, 6, 8), [1, 2, 0, 3]), {}),
+    (aten.constant_pad_nd.default, (normal(4, 6), [0, 2], 0.0), {}),
+    (aten.embedding.default, (normal(9, 8), torch.tensor([[3, 8, 0], [1, 1, 7]])), {}),
+    (aten.embedding.default, (normal(9, 8), torch.tensor([2, 4], dtype=torch.int32), 0), {}),
     (aten.split_with_sizes.default, (normal(4, 6), [1, 2, 3], 1), {}),
     (aten.split.Tensor, (normal(4, 6), 4, 1), {}),
     (aten.cat.default, ([normal(2, 4, 6), normal(2, 3, 6)], 1), {}),
@@ -286,6 +295,7 @@ def test_rows_that_see_nothing_give_zeros() -> None:
 
 def test_every_entry_has_a_case() -> None:
     tested = {target for target, _, _ in CASES} | {getattr(aten, name).default for name, _, _ in ATTENTIONS}
+    tested.add(OPERATOR)  # test_torch_whole_attention.py has it
     assert set(TABLE) == tested
 
 
@@ -298,6 +308,8 @@ def test_every_entry_has_a_case() -> None:
         (aten.cumsum.default, (X, 1), {}, "no entry for aten.cumsum"),
         (aten.slice.Tensor, (normal(4, 1).expand(4, 6).exp(), 1, 0, 3), {}, ""),
         (aten.cat.default, ([X] * 9, 0), {}, "9 tensors one behind the other"),
+        (aten.constant_pad_nd.default, (X, [1, 1], 2.0), {}, "something else than zeros"),
+        (aten.constant_pad_nd.default, (X, [-1, 1]), {}, "cuts off"),
         (
             aten.convolution.default,
             (IMAGE[0], normal(8, 16, 2, 2, dtype=torch.bfloat16), None, *PLAIN),

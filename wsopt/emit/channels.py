@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from wsopt.emit import tensor_tiles
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import vector_columns
 from wsopt.emit.rings import Ring
 from wsopt.emit.tensors import GLUON, Box
 from wsopt.graph.types import DType
+from wsopt.program.facts import Release
+from wsopt.program.ids import ValueKind
+from wsopt.program.program import Value
 from wsopt.schedule.types import PartitionRole
 
 _CONSUMER = frozenset({PartitionRole.CONSUMER})
+_CORRECTION = frozenset({PartitionRole.CORRECTION})
+_LOADED = frozenset({PartitionRole.LOADER, PartitionRole.CONSUMER})
 _SUMS = frozenset({PartitionRole.MMA_WARP, PartitionRole.CONSUMER})
 _STORES = frozenset({PartitionRole.CONSUMER, PartitionRole.STORE_WARP})
 
@@ -66,34 +72,84 @@ class Channel:
 def channels(plan: KernelPlan) -> Iterator[Channel]:
     """All channels of a block: what the loading warp fills, turns, sums, and what each consumer has of its own."""
     s = plan.s
-    reader = PartitionRole.MMA_WARP if plan.sums_apart else PartitionRole.CONSUMER
-    loaded = frozenset({PartitionRole.LOADER, reader})
+    loaded = frozenset({PartitionRole.LOADER, *_readers(plan)})
+    holders = 1 if plan.values_apart else s.consumers
     if plan.stationary:  # which persistent blocks hand back
         sets = "STATIONARY_SETS * CONSUMERS" if s.persistent else "CONSUMERS"
-        back = (Barrier("stationary_empty", s.consumers),) if s.persistent else ()
+        back = (Barrier("stationary_empty", holders),) if s.persistent else ()
         barriers = (Barrier("stationary_full", 1), *back)
         buffers = [_buffer(f"{box.name}_held", box, sets) for box in plan.stationary]
         yield Channel(STATIONARY.depth, loaded, tuple(buffers), barriers)
     for ring in plan.rings:
         slots = ((box, _times(ring.depth, one.copies)) for one, boxes in ring.members for box in boxes)
         buffers = [_buffer(f"{box.name}_ring", box, count) for box, count in slots]
-        readers = 1 if plan.sums_apart else s.at_once
         filled = 1 if ring.plan.copied else s.at_once
-        barriers = (Barrier(f"{ring.name}_full", filled), Barrier(f"{ring.name}_empty", readers))
-        roles = _ends(plan, ring) if s.transforms else loaded
+        barriers = (
+            Barrier(f"{ring.name}_full", filled),
+            Barrier(f"{ring.name}_empty", _arrivals(plan, ring)),
+        )
+        mixed = plan.values_apart and not _by_commit(plan, ring)
+        roles = _ends(plan, ring) if s.transforms else _LOADED if mixed else loaded
         number = next((number for number, own in enumerate(plan.loaders) if ring in own), 0)
         yield Channel(ring.depth, roles, tuple(buffers), barriers, loader=number)
     if plan.ping_pong:  # the order in which consumers go round the ring
         yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
-    if plan.sums_apart:  # sets of sums, which one warp's products fill and consumers read, each its rows
+    if plan.values_apart:
+        yield from _values(plan)
+    elif plan.sums_apart:  # sets of sums, which one warp's products fill and consumers read, each its rows
         shape = (_times("SUM_SETS", s.consumers), "CONSUMER_ROWS", "TILE_COLUMNS")
         sums = (
             Buffer(f"{name}_sums", GLUON[DType.F32], shape, "SUM_LAYOUT", "allocate_tensor_memory")
             for name in plan.sums
         )
-        barriers = (Barrier("sums_full", 1), Barrier("sums_empty", s.consumers))
-        yield Channel("SUM_SETS", _SUMS, tuple(sums), barriers)
+        back = (Barrier("sums_empty", s.consumers),) if s.persistent else ()  # to be filled again
+        yield Channel("SUM_SETS", _SUMS, tuple(sums), (Barrier("sums_full", 1), *back))
     yield from _own(plan)
+
+
+def _readers(plan: KernelPlan) -> Iterator[PartitionRole]:
+    """The roles that read slots of rings, or what the block holds; where values go through tensor memory those that
+    the tensor core reads.
+    """
+    if plan.sums_apart:
+        yield PartitionRole.MMA_WARP
+    if plan.in_loop and not plan.values_apart:
+        yield PartitionRole.CONSUMER
+
+
+def _arrivals(plan: KernelPlan, ring: Ring) -> int:
+    """Arrivals that hand a slot back: of the consumers that read it, and of a commit behind all products."""
+    if plan.values_apart:
+        return 1 if _by_commit(plan, ring) else plan.s.at_once
+    return plan.sums_apart + plan.s.at_once * plan.in_loop
+
+
+def _by_commit(plan: KernelPlan, ring: Ring) -> bool:
+    """Whether the tensor core hands back a ring's slots."""
+    backs = (plan.program.op(one).counts for one in ring.plan.releases)
+    return any(isinstance(back, Release) and back.by_commit for back in backs)
+
+
+def _values(plan: KernelPlan) -> Iterator[Channel]:
+    """Channels of values in tensor memory: what each product leaves or takes, and factors of sums on their way."""
+    for product in tensor_tiles.products(plan):
+        buffers = tuple(_of_value(plan, value) for value in tensor_tiles.tiles(plan, product))
+        barriers = tuple(Barrier(name, 1) for name in tensor_tiles.barriers(plan, product))
+        roles = _SUMS | _CORRECTION if tensor_tiles.is_corrected(plan, product) else _SUMS
+        yield Channel("CONSUMERS", roles, buffers, barriers)
+    for op in tensor_tiles.corrections(plan):
+        slots = tensor_tiles.handed(plan, op.inputs[0])
+        buffer = Buffer(slots.name, GLUON[DType.F32], ("CONSUMERS", "CONSUMER_ROWS"), "FACTOR_LAYOUT")
+        both = (Barrier(f"{slots.name}_full", 1), Barrier(f"{slots.name}_empty", 1))
+        yield Channel("CONSUMERS", _CONSUMER | _CORRECTION, (buffer,), both)
+
+
+def _of_value(plan: KernelPlan, value: Value) -> Buffer:
+    """All consumers' tiles of a value in tensor memory."""
+    name, kind = tensor_tiles.memory(plan, value.id), value.id.kind
+    layout = {ValueKind.SUM: "SUM_LAYOUT", ValueKind.RESULT: "RESULT_LAYOUT"}.get(kind, "OPERAND_LAYOUT")
+    shape = ("CONSUMERS", *map(str, value.shape))
+    return Buffer(name, GLUON[value.dtype], shape, layout, "allocate_tensor_memory")
 
 
 def _ends(plan: KernelPlan, ring: Ring) -> frozenset[PartitionRole]:

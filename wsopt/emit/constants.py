@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import quantized, splits, tensor_sums
+from wsopt.emit import quantized, splits, tensor_sums, tensor_values
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
 from wsopt.emit.sums import sum_layouts
-from wsopt.program.row_layout import row_layout, tile_layout, widest_bits
+from wsopt.emit.tensors import turned
+from wsopt.program.row_layout import reduces_outer, row_layout, tile_layout, widest_bits
 from wsopt.tensors.views import Packing, Role
 
 
@@ -66,9 +67,12 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     streamed = [source.view for source in program.streamed]
     if plan.loops_over_tiles:
         tiles = [*streamed, *(output.view for output in program.after.tile_outputs)]
-        layout = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine).text()
-        yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
-    elif streamed and not plan.computes:
+        rows = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)
+        yield plan.loop_layout, rows.text(), "how a tile of rows lies in a consumer's registers"
+        if reduces_outer(tiles):
+            why = "the same of columns, as they lie in memory"
+            yield turned(plan.loop_layout), rows.turned().text(), why
+    elif streamed and not plan.computes and not plan.values_apart:
         warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
         layout = row_layout(widest_bits(streamed), s.rows, s.depth, warps, machine).text()
         if any(view.packing is Packing.FRAGMENTS for view in streamed):
@@ -84,7 +88,7 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
         warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
         yield from quantized.layouts(streamed, s.rows, s.depth, warps)
     if plan.sums_apart:
-        yield from tensor_sums.layouts(plan)
+        yield from (tensor_values if plan.values_apart else tensor_sums).layouts(plan)
     if any(one.along_columns for one in plan.prefetched.values()):
         yield from layout_constants(s, machine)
 

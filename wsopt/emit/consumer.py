@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import inputs, records, splits, tensor_sums, text
+from wsopt.emit import inputs, records, splits, tensor_sums, tensor_values, text
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import PART_COLUMN, Function, each_owed, each_part, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
@@ -56,26 +56,30 @@ class Consumer:
     may_fall_short: bool = False
 
     @property
-    def pauses(self) -> int:
-        """Number of times that the steady passes stop for the copies of inputs."""
-        refill = self.plan.refill
-        return self.plan.verified.schedule.buffers.inputs if refill.apart else int(refill.first > 0)
+    def _apart(self) -> int:
+        """Number of inputs' subtiles, after the first, before whose copy the steady passes stop."""
+        plan = self.plan
+        return plan.verified.schedule.buffers.inputs - 1 if plan.refill.apart else 0
 
     def tensor_instructions(self) -> int:
-        """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once."""
+        """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once.
+
+        Steady passes stand once before each copy of an input's subtile that waits for some, and once behind the last.
+        """
         loops = [stretch.loop for stretch in self.stretches]
+        copies = int(self.plan.refill.first > 0) + self._apart
         written = (
-            one for loop in loops for one in (*loop.prologue, *loop.steady * (1 + self.pauses), *loop.drain)
+            one for loop in loops for one in (*loop.prologue, *loop.steady * (1 + copies), *loop.drain)
         )
         return sum(one.instructions for one in written if isinstance(one, Mma))
 
     def covering_k_blocks(self) -> int:
         """The least K-blocks of a tile with which every pass runs, of each part; 1 where tiles differ in them."""
         plan, refill = self.plan, self.plan.refill
-        if not plan.columns or plan.sums_apart or plan.loops_over_tiles:
+        if not plan.columns or not plan.in_loop or plan.loops_over_tiles:
             return 1
         (stretch,) = self.stretches
-        pauses = refill.first + max(0, self.pauses - 1) * refill.apart
+        pauses = refill.first + self._apart * refill.apart
         return (stretch.loop.first + pauses + 1 + stretch.loop.peeled) * plan.s.copies * plan.s.splits
 
     def function(self) -> Function:
@@ -89,9 +93,10 @@ class Consumer:
             *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
         step = self._first_step()
-        begin = [] if plan.sums_apart else [*step, *self._first_slots()]
+        begin = [*step, *self._first_slots()] if plan.in_loop else []
         if not plan.loops_over_tiles:
             begin += ["visit = 0", *(splits.nothing_owed(plan) if plan.owes_ends else [])]
+            begin += [f"{tensor_sums.counter(plan)} = 0"] if plan.sums_apart and plan.split else []
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
             # The kernel before may still use the workspace of this one.
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split
@@ -156,14 +161,16 @@ class Consumer:
         elif plan.split:
             before = [inputs.input_loads(plan), *store_lines(plan.prefetched.values())]
             whole = [*before, *calls(plan, whole=True), "visit += 1"] if plan.s.shares else []
-            end = splits.combined(plan, [*before, *end], whole)
+            stored = tensor_sums.stores(plan) if plan.sums_apart else splits.stores(plan)
+            end = splits.combined(plan, stored, [*before, *end], whole)
+            end += [f"{tensor_sums.counter(plan)} += 1"] if plan.sums_apart else []
         lines = [*self._places(), *self._starts(), *self._loops(), *end, *self._others_steps()]
         return "\n".join(line for line in lines if line)
 
     def _places(self) -> list[str]:
         """Lines with the consumer's first row and column, and the K-blocks that count for them."""
         if not self.plan.ranged:
-            counted = ["k_blocks = last - first"] if self.plan.split else []
+            counted = ["k_blocks = last - first"] if self.plan.split and self.plan.in_loop else []
             return [*counted, *self.plan.first_places()]
         narrow, loads = "begin, whole_begin, whole_end, end", scalar_loads(self.plan)
         if not self.plan.own_k_blocks:
@@ -188,6 +195,13 @@ class Consumer:
             started = operations.writer.starts() if plan.program.long_rows else ()
             return [rows, *started, *([f"columns = column + {self._tile_columns()}"] if plan.columns else [])]
         lines = [] if plan.columns else [rows]
+        if plan.values_apart:
+            return [
+                *lines,
+                *operations.writer.starts(),
+                *tensor_values.cleared(operations),
+                *operations.vectors(),
+            ]
         made = [v.id.subject for v in plan.program.values if v.consumer == 0 and v.id.kind is ValueKind.VALUE]
         results = [name for name in made if name in operations.writer.results]
         lines += [zero(plan.value(name), "TILE_DEPTH", layout) for name in results]
@@ -203,8 +217,9 @@ class Consumer:
         under = load_lines(vectors, plan.place("rows", "columns"), plan.s)
         later = plan.split or plan.refill.first or plan.refill.apart
         under += [] if later else [inputs.input_loads(plan)]
-        if plan.sums_apart:
-            return [*under, tensor_sums.wait(), *store_lines(vectors)]
+        if not plan.in_loop:
+            stored = [] if plan.split else store_lines(vectors)
+            return [*under, tensor_sums.wait(plan), *records.behind_loop(plan), *stored]
         if plan.program.long_rows:
             first, *again = (each_part(self._part(stretch.loop)) for stretch in self.stretches)
             # A buffer's turn follows from the number of all parts, also of those that nothing is stored of: of odd
@@ -221,7 +236,11 @@ class Consumer:
         for stretch in self.stretches:
             lines += self._stretch(stretch, under if begun else [])
         lines += [self._passed("end", "tile_end")] if plan.own_k_blocks else []
+        if plan.values_apart:
+            return [*lines, *tensor_values.whole(self.operations), *store_lines(vectors)]
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
+        lines += [tensor_sums.wait(plan)] if plan.sums_apart else []
+        lines += records.behind_loop(plan)
         return [*lines, *([] if plan.split else store_lines(vectors))]
 
     def _part(self, loop: Loop) -> str:
@@ -263,7 +282,7 @@ class Consumer:
 
     def _before(self) -> list[str]:
         """Lines before the loops: the stationary tile, K-blocks of others' rows, K-blocks too few to overlap."""
-        lines = [STATIONARY.wait_full("visit")] if self.plan.stationary else []
+        lines = [STATIONARY.wait_full("visit")] if self.plan.stationary and not self.plan.values_apart else []
         if self.plan.own_k_blocks and self.live.waits:
             lines.append(self._passed("tile_begin", "begin"))
         if self.may_fall_short:
@@ -291,13 +310,13 @@ def consumer_of(plan: KernelPlan) -> Consumer:
     With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
     """
     consumer = Consumer(plan, operations_of(plan), live_loops(plan.program.bounds, plan.s))
-    if plan.sums_apart:
+    if not plan.in_loop:
         return consumer
     if plan.program.long_rows:
         both = [unrolled(consumer.operations, which=one) for one in row_passes(plan)]
         loops = tuple(Stretch("0", "ROW_PARTS", loop) for loop in both)
         return replace(consumer, stretches=loops)
-    plain, live = unrolled(consumer.operations), consumer.live
+    plain, live = _loop(consumer.operations), consumer.live
     consumer = replace(consumer, least=plain.least)
     if not plan.program.bounds.every and not plan.owes_ends:
         passes = plan.k_blocks if plan.s.copies == 1 else f"{plan.k_blocks} // {plan.s.copies}"
@@ -305,7 +324,7 @@ def consumer_of(plan: KernelPlan) -> Consumer:
         only = Stretch("begin", "end", plain) if plan.ranged else Stretch("0", end, plain)
         return replace(consumer, stretches=(only,))
     overlapped = any(p.stage for p in in_pass(plan.verified, f"{PartitionRole.CONSUMER}0"))
-    masked = unrolled(consumer.operations, masked=True, overlapped=False)
+    masked = _loop(consumer.operations, masked=True)
     if live.most_whole < (plain.least if overlapped else 1):
         return replace(consumer, stretches=(Stretch("begin", "end", masked),))
     has_lower = any(bound.stream > 0 for bound in plan.program.bounds.every)
@@ -318,6 +337,13 @@ def consumer_of(plan: KernelPlan) -> Consumer:
         found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
     short = overlapped and (plain.least > 1 or live.none_whole)
     return replace(consumer, stretches=tuple(found), may_fall_short=short)
+
+
+def _loop(operations: Operations, *, masked: bool = False) -> Loop:
+    """A consumer's loop as scheduled, or with masks, one K-block after the other."""
+    if operations.plan.values_apart:
+        return tensor_values.passes(operations, masked=masked)
+    return unrolled(operations, masked=masked, overlapped=not masked)
 
 
 def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import records, splits, tensor_sums
+from wsopt.emit import records, splits, tensor_sums, tensor_values
 from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.combination import parts_of
 from wsopt.emit.expressions import Operand
@@ -15,7 +15,7 @@ from wsopt.emit.operations import operand_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.stores import row_store, stores
 from wsopt.emit.sums import cut_to_subtiles, subtile_name
-from wsopt.emit.tensors import Box, coordinates, tile_view
+from wsopt.emit.tensors import Box, coordinates, tile_load
 from wsopt.emit.vectors import load_text, widened
 from wsopt.graph.types import DType
 from wsopt.program.types import column_role, row_role
@@ -64,7 +64,8 @@ def calls(plan: KernelPlan, *, whole: bool = False) -> list[str]:
         lines.append(f"{rows.get(name, name)} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
     for number in range(plan.s.subtiles):
         sums = [subtile_name(plan.s, name, number, number + 1) for name in plan.sums]
-        lines += tensor_sums.read(plan, sums, number) if plan.sums_apart else []
+        if plan.sums_apart and not split:
+            lines += (tensor_values if plan.values_apart else tensor_sums).read(plan, sums, number)
         lines += splits.sums(plan, sums, number) if split else []
         given = {
             "column": plan.column(number),
@@ -145,7 +146,8 @@ def _full_input(plan: KernelPlan, name: str, box: Box) -> Iterator[str]:
     phase = f"(visit * {uses} + subtile // INPUT_BUFFERS) & 1" if uses > 1 else "visit & 1"
     barrier, buffer = f"{box.name}_full.index({place})", f"{box.name}_input.index({place})"
     yield wait(barrier, phase)
-    yield f"{name} = {tile_view(buffer, box, row_role(plan.s.swap))}.load(SUBTILE_LAYOUT){widened(box.view)}"
+    load = tile_load(buffer, box, row_role(plan.s.swap), "SUBTILE_LAYOUT")
+    yield f"{name} = {load}{widened(box.view)}"
     if box in plan.handed_back:
         yield arrive(f"{box.name}_empty.index({place})")
     if uses > 1:

@@ -68,28 +68,44 @@ def function(
     index: int = 0,
 ) -> Function:
     """A role's function: what it begins with, a body for each tile, what it ends with. `index` is a loader's."""
+    parameters = tuple(parameters)
     each = _each_tile(plan, role, records.around_tile(plan, role, body, index))
-    lines = [*begin, *records.begin(plan, role, index), *each, *([end] if end else [])]
+    lines = [
+        *_own_sizes(plan, parameters),
+        *begin,
+        *records.begin(plan, role, index),
+        *each,
+        *([end] if end else []),
+    ]
     given = (*records.parameters(plan), *parameters)
     return Function(plan.function_name(role, index), given, "\n".join(lines), frozenset(called))
+
+
+def _own_sizes(plan: KernelPlan, parameters: Iterable[str]) -> list[str]:
+    """The lines by which a role counts with numbers of its own. What several compute alike the compiler would compute
+    once for all, and keep through all roles: there are not registers enough for it beside products in tensor memory.
+    """
+    return [f"{one} = own({one})" for one in parameters if one in plan.sizes] if plan.values_apart else []
 
 
 def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     """The lines that run a body for each tile of a block."""
 
+    placeless = role in _PLACELESS and not plan.values_apart
+
     def located(tile: str) -> str:
         return f"{place_of(plan, tile)}\n{body}"
 
     if plan.s.shares:
-        return shares.each_tile(plan, role, body if role in _PLACELESS else located("tile"))
+        return shares.each_tile(plan, role, body if placeless else located("tile"))
     if plan.split:
-        return _each_part(plan, role, body if role in _PLACELESS else located("part // SPLITS"))
+        return _each_part(plan, role, body if placeless else located("part // SPLITS"))
     if not plan.s.persistent:
-        return [located("gl.program_id(0)")]
+        return [body if placeless and role is PartitionRole.MMA_WARP else located("gl.program_id(0)")]
     if plan.order_table:
         return [_DEALT_TILES, text.block(located("gl.load(order_ptr + place)"))]
     header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in {_taken(plan, role, 'tiles')}:"
-    return [header, text.block(body if role in _PLACELESS else located("tile"))]
+    return [header, text.block(body if placeless else located("tile"))]
 
 
 def first_place(plan: KernelPlan) -> tuple[list[str], str]:
@@ -104,7 +120,8 @@ def first_place(plan: KernelPlan) -> tuple[list[str], str]:
 
 def _each_part(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     """The lines that run a body for each part of a tile that a block takes. Those of a tile follow each other."""
-    body = body if plan.ranged else f"{splits.PART_RANGE}\n{body}"
+    counts = role is not PartitionRole.CONSUMER or plan.in_loop
+    body = f"{splits.PART_RANGE}\n{body}" if counts and not plan.ranged else body
     if not plan.s.persistent:
         return ["part = gl.program_id(0)", body]
     # Of a loop that computes values the launcher says how many there are.

@@ -110,7 +110,7 @@ def _first_fills(plan: KernelPlan, index: int) -> list[str]:
     own = plan.loaders[index]
     depth = min(own, key=lambda ring: plan.verified.schedule.depth(ring.plan.name)).depth
     place, count = first_place(plan)
-    fills = write([line for ring in own for line in _ahead(plan, ring, constant=True)])
+    fills = write([line for ring in own for line in _ahead(plan, ring, index, constant=True)])
     return [
         "# Constants need not wait for the kernel before: those of the first slots are copied while it ends.",
         *place,
@@ -121,7 +121,7 @@ def _first_fills(plan: KernelPlan, index: int) -> list[str]:
 
 def _other_fills(plan: KernelPlan, index: int) -> list[str]:
     """What else is in those slots, behind the end of the kernel before."""
-    fills = [line for ring in plan.loaders[index] for line in _ahead(plan, ring, constant=False)]
+    fills = [line for ring in plan.loaders[index] for line in _ahead(plan, ring, index, constant=False)]
     if not plan.fills_ahead(index) or not fills:
         return []
     again = first_slots(windows(ring.counter for ring in plan.loaders[index]))
@@ -150,10 +150,10 @@ def _for_ahead(plan: KernelPlan, index: int, fills: str) -> str:
     return _for_each(k_blocks, write([fills, *next_slots(counters)]))
 
 
-def _ahead(plan: KernelPlan, ring: Ring, *, constant: bool) -> list[str]:
+def _ahead(plan: KernelPlan, ring: Ring, index: int, *, constant: bool) -> list[str]:
     """The copies of constants into a slot, with all of its bytes announced before them, or those of other tensors."""
     members = [member for member, _ in ring.members if member.view.constant is constant]
-    copies = [line for member in members for line in _copies(plan, ring, member)]
+    copies = [line for member in members for line in _copies(plan, ring, member, index)]
     announced = any(member.view.constant for member, _ in ring.members)
     if constant and not announced:
         return []
@@ -238,13 +238,12 @@ def _fills(plan: KernelPlan, index: int) -> list[str]:
     return found
 
 
-def _copies(plan: KernelPlan, ring: Ring, member: Member, index: int | None = None) -> list[str]:
-    """The copies of one tensor into a slot; with stamps where they are those of the loading warp `index`."""
+def _copies(plan: KernelPlan, ring: Ring, member: Member, index: int) -> list[str]:
+    """The copies of one tensor into a slot by the loading warp `index`; with stamps if the kernel is traced."""
     found, slot = list[str](), ring.counter.slot(0)
     boxes = dict(ring.members)[member]
     for load in ring.loads_of(member):
-        if index is not None:
-            found += records.loader_stamp(plan, Event(str(load), Point.START), index)
+        found += records.loader_stamp(plan, Event(str(load), Point.START), index)
         for consumer in range(member.copies) if load.instance is None else [load.instance]:
             place = text.of_slot(slot, member.copies, str(consumer))
             if member.view.chosen is not None:

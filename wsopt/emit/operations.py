@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
-from wsopt.emit import quantized, vectors
+from wsopt.emit import quantized, tensor_tiles, vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
@@ -14,7 +14,7 @@ from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
 from wsopt.emit.stores import row_store
 from wsopt.emit.sums import accumulator_names
-from wsopt.emit.tensors import Box, tile_view
+from wsopt.emit.tensors import Box, tile_load, tile_view
 from wsopt.emit.text import environment, of_slot
 from wsopt.emit.vectors import load_text, widened
 from wsopt.graph.types import DType
@@ -25,6 +25,9 @@ from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
 from wsopt.tensors.views import FULL, K_BLOCK, Item, Packing, Role, Source, Statement, View
+
+_RESULTS = (ValueKind.VALUE, ValueKind.RESULT)
+"""Products' outputs that a loop computes with."""
 
 
 def operand_of(source: Source, name: str) -> Operand:
@@ -75,11 +78,20 @@ class Operations:
         """The expressions of a streamed tile's parts as matrices in the slot of the K-block at this place: rows, or
         what its product contracts, first.
         """
+        return [tile_view(buffer, box, first) for buffer, box, first in self._buffers(tile, place)]
+
+    def loaded(self, tile: ValueId, place: int, layout: str) -> str:
+        """The expression that brings a streamed tile of one part into registers."""
+        ((buffer, box, first),) = self._buffers(tile, place)
+        return tile_load(buffer, box, first, layout)
+
+    def _buffers(self, tile: ValueId, place: int) -> list[tuple[str, Box, Role]]:
+        """A streamed tile's parts: the buffer in its slot, its box, and the axis that is first in a matrix of it."""
         ring, member, boxes = self.place(tile)
         contracted = Role.INNER if Role.INNER in member.view.roles else Role.STREAM
         slot = of_slot(ring.counter.slot(place), member.copies, self.index)
         first = row_role(self.plan.s.swap) if member.by_rows else contracted
-        return [tile_view(f"{box.name}_ring.index({slot})", box, first) for box in boxes]
+        return [(f"{box.name}_ring.index({slot})", box, first) for box in boxes]
 
     def operands(self, op: TileOp, place: int, age: Age, first: int, length: int) -> Iterator[list[str]]:
         """The two sides of a product, each in its parts, or of a stretch of it: `length` elements along the streamed
@@ -93,8 +105,10 @@ class Operations:
                 yield [matrix + part for matrix in self.slots(operand, place)]
             elif operand.kind is ValueKind.VALUE:
                 yield [*self.writer.fed_names(operand.subject, age(operand.subject))]
+            elif operand.kind is ValueKind.OPERAND:
+                yield [tensor_tiles.tile(self.plan, operand, self.index)]
             else:
-                stays = self.plan.stationary_place("index")
+                stays = self.plan.stationary_place(self.index)
                 held = ((f"{box.name}_held.index({stays})", box) for box in self.plan.stationary)
                 yield [tile_view(tile, box, row_role(self.plan.s.swap)) for tile, box in held]
 
@@ -172,17 +186,16 @@ class Operations:
         read = (s for s in self.plan.program.streamed if s.name in names and s.view in tiles)
         for name, source in {self.writer.sources[one.name].name: one for one in read}.items():
             layout, held = self.writer.layout, self.writer.sources[source.name].dtype
+            tile = tiles[source.view]
             if source.view.packing is Packing.FRAGMENTS or source.view.each > 1:
-                yield f"{name} = {self._loaded(source.view, tiles[source.view], place)}{converted(source.view, held)}"
+                yield f"{name} = {self._taken_apart(source.view, tile, place)}{converted(source.view, held)}"
                 continue
-            slot = self.slot(tiles[source.view], place)
             layout = layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
-            yield f"{name} = {slot}.load({layout}){converted(source.view, held)}"
+            yield f"{name} = {self.loaded(tile, place, layout)}{converted(source.view, held)}"
 
-    def _loaded(self, view: View, tile: ValueId, place: int) -> str:
+    def _taken_apart(self, view: View, tile: ValueId, place: int) -> str:
         """A tile of packed elements, or of elements that neighbours share, brought into registers."""
-        ring, member, (box,) = self.place(tile)
-        buffer = f"{box.name}_ring.index({of_slot(ring.counter.slot(place), member.copies, self.index)})"
+        ((buffer, _, _),) = self._buffers(tile, place)
         dtype, depth = self.plan.program.whole.dtype, self.plan.s.depth
         text, function = quantized.loaded(view, buffer, dtype, depth, self.writer.layout)
         self.writer.called |= {function} - {""}
@@ -252,7 +265,7 @@ def operations_of(plan: KernelPlan) -> Operations:
     program = plan.program
     products = tuple(op for op in program.of(OpKind.MMA) if op.consumer == 0)
     fed = frozenset(op.inputs[0].subject for op in products if op.inputs[0].kind is ValueKind.VALUE)
-    factors = {op.inputs[0].subject for op in program.of(OpKind.RESCALE)}
+    factors = {op.inputs[0].subject for kind in (OpKind.RESCALE, OpKind.WRITE) for op in program.of(kind)}
     known = sources(plan, plan.items, {output.value for output in program.after.outputs})
     if program.long_rows:  # what follows the reductions of a row
         after = (item for item in program.after.items if isinstance(item, Statement))
@@ -264,11 +277,9 @@ def operations_of(plan: KernelPlan) -> Operations:
         sources=known,
         tile=FULL if plan.loops_over_tiles else K_BLOCK,
         layout=plan.loop_layout,
-        asynchronous=plan.computes,
+        asynchronous=plan.computes or plan.values_apart,
         wanted=frozenset({output.value for output in program.after.outputs} | fed | factors),
-        results=frozenset(
-            op.id.subject for op in products if op.output and op.output.kind is ValueKind.VALUE
-        ),
+        results=frozenset(op.id.subject for op in products if op.output and op.output.kind in _RESULTS),
         fed=fed,
         carried=plan.program.long_rows or not plan.loops_over_tiles,
         apart=program.lane_sums,

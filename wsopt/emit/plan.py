@@ -96,7 +96,17 @@ class KernelPlan:
     @property
     def computes(self) -> bool:
         """Whether a loop's values lie as tensor instructions leave sums, and take operands from registers."""
-        return self.ranged or self.program.feeds_products
+        return not self.values_apart and (self.ranged or self.program.feeds_products)
+
+    @property
+    def values_apart(self) -> bool:
+        """Whether the loop's values go to and from products through tensor memory."""
+        return self.program.values_apart
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether consumers go through the loop: not where a warp of its own issues all that there is in one."""
+        return not self.sums_apart or self.program.computes
 
     @property
     def split(self) -> bool:
@@ -136,8 +146,13 @@ class KernelPlan:
         """
         rings = self.loaders[index]
         by_block = self.columns and not self.loops_over_tiles
-        plain = by_block and self.trace is None and all(ring.counter.kept for ring in rings)
+        plain = by_block and not self.recorded and all(ring.counter.kept for ring in rings)
         return plain and any(box.view.constant for ring in rings for box in ring.boxes)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the kernel keeps records when it runs."""
+        return self.trace is not None and self.trace.run
 
     @property
     def moved(self) -> tuple[Box, ...]:
@@ -304,7 +319,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         inputs_ahead=_inputs_ahead(verified), items=items,
         summed=program.summed,
         rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
-        counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1,
+        counts_stream=counts_stream,
+        own_k_blocks=bool(program.bounds.every) and s.consumers > 1 and not program.values_apart,
         sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
         order_table=("order_ptr",) if ranged and s.persistent and not s.parted else (), trace=trace,
         scalars={

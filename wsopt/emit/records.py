@@ -100,7 +100,7 @@ def pass_events(plan: KernelPlan, role: PartitionRole, index: int = 0) -> Iterat
             yield Event(ring.name, Point.REACHED)
             for member, _ in ring.members:
                 yield from (Event(str(load), Point.START) for load in ring.loads_of(member))
-    elif role is PartitionRole.TRANSFORM:
+    elif role in (PartitionRole.MMA_WARP, PartitionRole.TRANSFORM):
         for op in one_by_one(plan.verified, f"{role}0"):
             yield from (Event(str(op.id), point) for point in Point)
     elif role is PartitionRole.CONSUMER:
@@ -151,6 +151,12 @@ def stamp(plan: KernelPlan, role: PartitionRole, event: str) -> list[str]:
     if plan.trace is None:
         return []
     return [tile_stamp(tile_events(plan, role).index(event))]
+
+
+def behind_loop(plan: KernelPlan) -> list[str]:
+    """In a text that is read the stamp of what follows a tile's loop: it is the epilogue's."""
+    read = plan.trace is not None and not plan.trace.run
+    return stamp(plan, PartitionRole.CONSUMER, subtile_event(0)) if read else []
 
 
 def store_stamp(plan: KernelPlan, number: int, point: Point) -> list[str]:

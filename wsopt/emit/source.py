@@ -6,7 +6,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import records, shares, splits, text
+from wsopt.emit import records, shares, splits, tensor_sums, tensor_values, text
 from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.combination import parts_of
@@ -17,6 +17,7 @@ from wsopt.emit.functions import Function, partitions
 from wsopt.emit.grid import grid_parameters
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
+from wsopt.emit.operations import Operations
 from wsopt.emit.plan import KernelPlan, plan_of
 from wsopt.emit.quantized import SHRUNK_FACTORS, Unpacking, narrow_functions, shrunk_functions, unpacking
 from wsopt.emit.ranges import range_lines
@@ -24,7 +25,6 @@ from wsopt.emit.recipe_of import recipe_of
 from wsopt.emit.stamps import Trace
 from wsopt.emit.store_warp import store_warp
 from wsopt.emit.sums import operand_layouts
-from wsopt.emit.tensor_sums import mma_warp
 from wsopt.emit.transform import transform
 from wsopt.errors import LoweringError
 from wsopt.graph.types import DType
@@ -32,6 +32,11 @@ from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
 from wsopt.tensors.views import Packing
+
+_PTX_OPTIONS = "--register-usage-level=10"
+"""What ptxas is asked for beside values in tensor memory: its default spills the number of a thread, which all
+roles share, though half of the registers are free (13.4, as Triton 3.9 calls it).
+"""
 
 
 def printable_lines(foreign: str) -> list[str]:
@@ -56,6 +61,16 @@ def _summary(plan: KernelPlan) -> str:
     )
 
 
+def _shares_columns(plan: KernelPlan) -> bool:
+    """Whether a tile in tensor memory lies in another's columns."""
+    return any(value.within is not None for value in plan.program.values)
+
+
+def _mma_warp(plan: KernelPlan, operations: Operations) -> Function:
+    """The function of the warp that issues products into tensor memory."""
+    return (tensor_values if plan.values_apart else tensor_sums).mma_warp(plan, operations)
+
+
 def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
     """The device functions, and the constants and layouts that they name."""
     s, schedule = plan.s, plan.verified.schedule
@@ -63,8 +78,9 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
     written = [
         *(loader(plan, number) for number in range(len(plan.loaders))),
         *([] if plan.loops_over_tiles else [epilogue(plan)]),
-        *([mma_warp(plan, consumer.operations)] if plan.sums_apart else []),
+        *([_mma_warp(plan, consumer.operations)] if plan.sums_apart else []),
         *([transform(plan)] if s.transforms else []),
+        *([tensor_values.correction(plan)] if s.corrections else []),
         *([Function("combine", parts.parameters, *parts.body())] if parts else []),
         consumer.function(),
         *([store_warp(plan)] if plan.stores_apart else []),
@@ -96,7 +112,10 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "register_layouts": accumulator_layouts(plan),
         "operand_layouts": operand_layouts(s) if plan.computes else (),
         "module": target.module,
-        "imports": target.imports(products=not plan.loops_over_tiles),
+        "imports": target.imports(products=not plan.loops_over_tiles, shared_columns=_shares_columns(plan)),
+        "shares_columns": _shares_columns(plan),
+        "own_sizes": plan.values_apart,
+        "ptx_options": _PTX_OPTIONS if plan.values_apart else "",
         "consumer_warps": s.consumer_warps,
         "tf32": bool(plan.summed) and plan.program.whole.dtype is DType.F32,
         "mma_k": 256 // plan.program.whole.dtype.bits,
@@ -127,10 +146,10 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes.
 
     With a `trace` it has stamps between its instructions, and the records as one output more (`records.py`).
-    Raises LoweringError for a trace of a kernel whose sums are split.
+    Raises LoweringError for a trace that is run of a kernel whose sums are split.
     """
     plan = plan_of(verified, trace)
-    if trace is not None and plan.split:
+    if trace is not None and trace.run and plan.split:
         told, asked = ("blocks", "shares=no") if plan.s.shares else (f"{plan.s.splits} blocks", "splits=1")
         raise LoweringError(
             f"graph {plan.program.whole.name}: its sums are split over {told}, and the stamps of a "
@@ -149,14 +168,16 @@ def expected_instructions(verified: VerifiedSchedule) -> int:
     """
     plan = plan_of(verified)
     if plan.sums_apart:
-        return sum(op.instructions for op in plan.program.of(OpKind.MMA))
+        s, products = plan.s, plan.program.of(OpKind.MMA)  # a last K-block that ends early is text of its own
+        return sum(op.instructions + op.instructions * s.tail // s.depth for op in products)
     return consumer_of(plan).tensor_instructions() * plan.s.consumers
 
 
 def expectation(verified: VerifiedSchedule) -> Expectation:
     """Demands on the compiled kernel: its tensor instructions, and the most shared and tensor memory."""
     columns = verified.program.tensor_columns * verified.schedule.buffers.sums
-    allocated = 1 << (columns - 1).bit_length() if columns else 0  # PTX ISA, tcgen05.alloc: a power of two
+    # PTX ISA, tcgen05.alloc: a power of two, and 32 at least.
+    allocated = max(32, 1 << (columns - 1).bit_length()) if columns else 0
     return Expectation(expected_instructions(verified), verified.schedule.shared_memory_bytes, allocated)
 
 

@@ -120,11 +120,13 @@ def nothing_owed(plan: KernelPlan) -> list[str]:
     return shares.NOTHING_LEFT if plan.s.shares else ["owed = 0", "taken = 0"]
 
 
-def combined(plan: KernelPlan, epilogue: Iterable[str], whole: Iterable[str]) -> list[str]:
-    """The lines of a consumer behind its loop of products: partial sums into the workspace, and where all parts have
-    arrived the `epilogue`. Of equal shares some tiles are `whole`.
+def combined(
+    plan: KernelPlan, stored: Iterable[str], epilogue: Iterable[str], whole: Iterable[str]
+) -> list[str]:
+    """The lines of a consumer behind its loop of products: partial sums are `stored` in the workspace, and where all
+    parts have arrived comes the `epilogue`. Of equal shares some tiles are `whole`.
     """
-    left, ended = [_own_part(plan), *_stores(plan)], brought(plan, epilogue)
+    left, ended = [_own_part(plan), *stored], brought(plan, epilogue)
     if plan.s.shares:
         return shares.products_ended(whole, left, arrives(plan), ended)
     return [*left, when(arrives(plan), "\n".join(ended))]
@@ -179,13 +181,18 @@ def _of_consumer(plan: KernelPlan, number: str) -> str:
     return number if plan.s.at_once == 1 else f"({number} * CONSUMERS + index)"
 
 
-def _stores(plan: KernelPlan) -> list[str]:
+def store(product: int, subtile: int, columns: str, layout: str, name: str) -> str:
+    """The line that leaves so many columns of a product's partial sums from a subtile on in the workspace."""
+    place = " + ".join(["own_part", *_product(product), *_columns(subtile)])
+    return f"gl.store(places_of({place}, {columns}, {layout}), {name})"
+
+
+def stores(plan: KernelPlan) -> list[str]:
     """The stores of partial sums, accumulator by accumulator."""
     found, cut = list[str](), accumulators(plan.s)
     for number, name in enumerate(plan.sums):
         for accumulator, one in zip(accumulator_names(plan.s, name), cut, strict=True):
-            place = " + ".join(["own_part", *_product(number), *_columns(one.low)])
-            found.append(f"gl.store(places_of({place}, {one.columns}, {one.layout}), {accumulator})")
+            found.append(store(number, one.low, one.columns, one.layout, accumulator))
     return found
 
 

@@ -24,11 +24,19 @@ WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Extent of a trace: the first `blocks` of the grid, their first `tiles`, the first `iterations` of each tile."""
+    """Extent of a trace: the first `blocks` of the grid, their first `tiles`, the first `iterations` of each tile.
+
+    One that is not `run` is read: stamps say whose lines are whose, also in kernels that no records fit.
+    """
 
     blocks: int = 8
     tiles: int = 4
     iterations: int = 64
+    run: bool = True
+
+
+READ = Trace(1, 1, 1, run=False)
+"""Stamps in a text that nobody runs."""
 
 
 class Point(StrEnum):

@@ -8,7 +8,7 @@ from wsopt.emit.addresses import ByAddress
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import arrive, stage, store_wait, tma_store, wait, when
 from wsopt.emit.plan import KernelPlan
-from wsopt.emit.tensors import GLUON, coordinates, tile_view
+from wsopt.emit.tensors import GLUON, coordinates, tile_store
 from wsopt.graph.types import DType
 from wsopt.program.types import row_role
 from wsopt.tensors.views import Output
@@ -30,7 +30,7 @@ def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> I
         waits = freed if plan.stores_apart else store_wait(pending)
         yield when(f"{pending} is not None", waits) if None in staged.waits else waits
     value = _rounded(operand, output.view.dtype)
-    yield stage(tile_view(staged.buffer, staged.box, row_role(plan.s.swap)), value)
+    yield stage(*tile_store(staged.buffer, staged.box, row_role(plan.s.swap), value))
     if plan.stores_apart:
         yield arrive(f"staged.index({number})")
     else:

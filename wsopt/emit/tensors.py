@@ -163,11 +163,49 @@ def tile_view(buffer: str, box: Box, first: Role) -> str:
     """The expression for a box as a matrix whose rows run along `first`, or as a vector: without batch dimensions,
     with a folded one whole.
     """
+    matrix = _as_it_lies(buffer, box)
+    return f"{matrix}.permute((1, 0))" if _is_turned(box, first) else matrix
+
+
+def tile_load(buffer: str, box: Box, first: Role, layout: str) -> str:
+    """The expression that brings a box into registers, in the `layout` of a matrix whose rows run along `first`.
+
+    Triton 3.6 reads a transposed view of what is not swizzled as if it were not transposed. So it is read as it lies,
+    in a layout of its own (`turned`), and transposed in registers, which moves nothing.
+    """
+    if box.swizzle or not _is_turned(box, first):
+        return f"{tile_view(buffer, box, first)}.load({layout})"
+    return f"{_as_it_lies(buffer, box)}.load({turned(layout)}).permute((1, 0))"
+
+
+def tile_store(buffer: str, box: Box, first: Role, value: str) -> tuple[str, str]:
+    """The buffer of a box, and the value for it of a matrix whose rows run along `first`; see `tile_load`."""
+    if box.swizzle or not _is_turned(box, first):
+        return tile_view(buffer, box, first), value
+    return _as_it_lies(buffer, box), f"{value}.permute((1, 0))"
+
+
+def turned(layout: str) -> str:
+    """The constant for a register layout with its dimensions exchanged."""
+    return f"{layout}_TURNED"
+
+
+def _sides(box: Box) -> dict[Role, int]:
+    """Extents of a box along its axes: without batch dimensions, with a folded one whole."""
     whole = (*box.shape[:-2], box.shape[-2] * box.shape[-1]) if box.fold else box.shape
-    sides = {role: extent for role, extent in zip(box.view.roles, whole, strict=True) if role not in OUTER}
-    if len(sides) != len(box.shape):
-        buffer += f".reshape({tuple(sides.values())!r})"
-    return buffer if next(iter(sides)) is first or len(sides) == 1 else f"{buffer}.permute((1, 0))"
+    return {role: extent for role, extent in zip(box.view.roles, whole, strict=True) if role not in OUTER}
+
+
+def _is_turned(box: Box, first: Role) -> bool:
+    """Whether a box lies with its second dimension along `first`."""
+    sides = _sides(box)
+    return len(sides) > 1 and next(iter(sides)) is not first
+
+
+def _as_it_lies(buffer: str, box: Box) -> str:
+    """The expression for a box as a matrix or a vector in the order in which it lies."""
+    sides = _sides(box)
+    return buffer if len(sides) == len(box.shape) else f"{buffer}.reshape({tuple(sides.values())!r})"
 
 
 def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from wsopt.interpret.dtypes import FLOAT32, Array
 from wsopt.interpret.faults import InterpreterError
-from wsopt.interpret.layouts import NVMMADistributedLayout
+from wsopt.interpret.layouts import BlockedLayout, NVMMADistributedLayout
 from wsopt.interpret.tensor import Tensor
 
 _BLOCK = re.compile(r"^\{\s*\.reg\s+\.b32\s+([\w, ]+);(.*)\}$", re.DOTALL)
@@ -58,27 +58,38 @@ def execute(asm: str, constraints: str, args: Sequence[Any], pack: int) -> Tenso
     if missing:
         raise InterpreterError(f"inline assembly leaves {', '.join(missing)} undone")
     made = np.stack([thread.registers[f"${place}"] for place in range(pack)])
-    return Tensor(unpacked(made, value.data.shape), FLOAT32, value.layout)
+    return Tensor(unpacked(made, value.data.shape, value.layout), FLOAT32, value.layout)
 
 
 def packed(data: Array, layout: Any, pack: int) -> Array:
     """The elements of a tile by their place among `pack` of one thread, which come first.
 
-    A thread of a product's sums has pairs of columns, of two rows eight apart, of every eight columns.
+    A thread of a product's sums has pairs of columns, of two rows eight apart, of every eight columns; one that has
+    rows of its own takes their elements in order.
     """
-    if not isinstance(layout, NVMMADistributedLayout) or pack != _PACK or data.ndim != 2:
+    by_rows = _has_rows(layout)
+    if not (by_rows or isinstance(layout, NVMMADistributedLayout)) or pack != _PACK or data.ndim != 2:
         raise InterpreterError(
-            f"a block of inline assembly takes {_PACK} elements at a time of a product's sums"
+            f"a block of inline assembly takes {_PACK} elements at a time of a product's sums, or of a thread's row"
         )
     rows, columns = data.shape
+    if by_rows and columns % _PACK == 0:
+        return np.ascontiguousarray(data.reshape(-1, _PACK).T)
     if rows % 16 or columns % 16:
         raise InterpreterError(f"a tile of {rows}x{columns} has no {_PACK} elements for each thread")
     parts = data.reshape(rows // 16, 2, 8, columns // 16, 2, 4, 2)
     return np.ascontiguousarray(parts.transpose(4, 1, 6, 0, 2, 3, 5)).reshape(_PACK, -1)
 
 
-def unpacked(parts: Array, shape: tuple[int, ...]) -> Array:
+def _has_rows(layout: Any) -> bool:
+    """Whether each thread has whole rows of a tile."""
+    return isinstance(layout, BlockedLayout) and layout.threads_per_warp[1] == layout.warps_per_cta[1] == 1
+
+
+def unpacked(parts: Array, shape: tuple[int, ...], layout: Any) -> Array:
     """What `packed` has taken apart, as a tile of that shape."""
+    if _has_rows(layout):
+        return np.ascontiguousarray(parts.T).reshape(shape)
     rows, columns = shape
     whole = parts.reshape(2, 2, 2, rows // 16, 8, columns // 16, 4)
     return np.ascontiguousarray(whole.transpose(3, 1, 4, 5, 0, 6, 2)).reshape(shape)

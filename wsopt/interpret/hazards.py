@@ -48,6 +48,7 @@ class Reader(Enum):
     MMA = "a wgmma"
     STORE = "a TMA store"
     PRODUCT = "a tcgen05 product"
+    OPERAND = "a tcgen05 product from tensor memory"
     SUM = "the accumulation of a tcgen05 product"
 
     @property

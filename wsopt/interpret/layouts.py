@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -41,6 +42,15 @@ class BlockedLayout(DistributedLayout):
     warps_per_cta: list[int]
     order: list[int]
     cga_layout: list[list[int]] = field(default_factory=list)
+
+    def permuted(self, axes: Sequence[int]) -> BlockedLayout:
+        """The layout of the same tensor with its dimensions reordered: the new one `i` is the old `axes[i]`."""
+        own, lanes, warps = (
+            [extents[axis] for axis in axes]
+            for extents in (self.size_per_thread, self.threads_per_warp, self.warps_per_cta)
+        )
+        blocks = [[base[axis] for axis in axes] for base in self.cga_layout]
+        return BlockedLayout(own, lanes, warps, [list(axes).index(axis) for axis in self.order], blocks)
 
 
 @dataclass(frozen=True)

@@ -123,9 +123,16 @@ class JitFunction:
         return lambda *args, **options: self._machine.launch(self.fn, grid, args, options)
 
 
-_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "enable_fp_fusion", "debug"} | {
-    "default_dot_input_precision"
-}
+_OPTIONS = {
+    "num_warps",
+    "num_stages",
+    "num_ctas",
+    "maxnreg",
+    "launch_pdl",
+    "enable_fp_fusion",
+    "ptx_options",
+    "debug",
+} | {"default_dot_input_precision"}
 
 
 def _scratch(arguments: dict[str, Any]) -> dict[str, Storage]:

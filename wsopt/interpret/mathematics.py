@@ -69,6 +69,8 @@ INSTRUCTIONS: dict[str, Callable[..., Array]] = {
 }
 CLOCK = "mov.u32 $0, %clock;"
 """Assembly that reads the lower half of the SM's clock."""
+COPY = "mov.b32 $0, $1;"
+"""Assembly that copies a whole number."""
 
 _KEEPING_NAN: dict[str, Callable[..., Array]] = {"max": np.maximum, "min": np.minimum}
 _MODIFIERS = {"approx", "ftz", "rn", "f32", "full", "NaN"}
@@ -168,10 +170,13 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 
 def inline_asm(
     asm: str, constraints: str, args: Any, dtype: DType, is_pure: bool = True, pack: int = 1
-) -> Tensor:
+) -> Any:
     """`gl.inline_asm_elementwise` for one known float32 instruction, a comparison of whole numbers and the choice by
-    it, a rounding of two elements, or a block of f32 instructions; InterpreterError otherwise.
+    it, a rounding of two elements, a block of f32 instructions, or a copy of a whole number; InterpreterError
+    otherwise.
     """
+    if asm == COPY:
+        return _copied(args, dtype, is_pure=is_pure)
     rounding = _ROUNDING.match(asm)
     if rounding is not None and int(pack) == 2:
         return _rounded(_ROUNDED[rounding.group(1)], args, dtype)
@@ -199,6 +204,14 @@ def inline_asm(
     if match.group(1) not in instructions:
         raise InterpreterError(f"inline assembly {asm.strip()!r}: {match.group(1)} takes no .NaN")
     return Tensor(np.asarray(instructions[match.group(1)](*values), np.float32), dtype, layout)
+
+
+def _copied(args: Any, dtype: DType, *, is_pure: bool) -> Any:
+    """A whole number of a role's own: of a copy that is pure the compiler makes one for all."""
+    (value,) = args
+    if dtype != dtypes.INT32 or isinstance(value, (Tensor, float)) or is_pure:
+        raise InterpreterError("a copy in inline assembly takes one whole number, and is not pure")
+    return value
 
 
 def _chosen(comparison: str, args: Any, dtype: DType) -> Tensor:

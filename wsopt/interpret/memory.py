@@ -22,13 +22,14 @@ _ASSIGNED = re.compile(r"\s*(\w+)\s*(?::[^=]+)?=[^=]")
 
 @dataclass(eq=False)
 class Allocation:
-    """One `allocate_shared_memory`: its bytes, which of them hold data, and what happened to them."""
+    """One `allocate_shared_memory`: its bytes, which of them hold data, their layout, and what happened to them."""
 
     name: str
     program: Program
     dtype: DType
     data: Array
     written: Array
+    layout: Any
     history: History = field(default_factory=History)
     barriers: dict[int, Barrier] = field(default_factory=dict)
 
@@ -43,7 +44,7 @@ def allocate(program: Program, name: str, dtype: DType, shape: list[int], layout
     extents = tuple(int(extent) for extent in shape)
     data = np.empty(extents, dtype.numpy)
     poison(data)
-    allocation = Allocation(name, program, dtype, data, np.zeros(extents, np.bool_))
+    allocation = Allocation(name, program, dtype, data, np.zeros(extents, np.bool_), layout)
     program.histories.append(allocation.history)
     return SharedView(allocation, data, allocation.written, layout, name)
 
@@ -168,6 +169,7 @@ class SharedView:
         program = self.allocation.program
         agent = program.operation()
         check_warps(layout, agent.num_warps)
+        self.check_order()
         self.allocation.history.read(agent, self.region, Reader.LOAD, agent.line)
         self.check_written()
         return Tensor(self.data.copy(), self.dtype, layout)
@@ -181,10 +183,26 @@ class SharedView:
             raise InterpreterError(
                 f"{self.label} of {self.dtype}{self.shape} cannot take a tensor of {value.dtype}{value.shape}"
             )
+        self.check_order()
         data = value.data
         self.allocation.history.write(agent, self.region, agent.line, Writer.STORE)
         self.data[...] = data
         self.written[...] = True
+
+    def check_order(self) -> None:
+        """RaceError where threads access a transposed view of what TMA lays out without a swizzle.
+
+        Triton 3.6 computes addresses as if the view were not transposed; 3.9 does it right (both seen in machine
+        code, and 3.6's on a GPU as wrong results).
+        """
+        if getattr(self.allocation.layout, "swizzle_byte_width", 1) or self.data.ndim < 2:
+            return
+        outer, inner = self.data.strides[-2:]
+        if inner > outer and min(self.data.shape[-2:]) > 1:
+            raise RaceError(
+                f"{self.label} is transposed and not swizzled, and Triton 3.6 accesses it as it lies: load or store "
+                "it so, and permute it in registers"
+            )
 
     def check_written(self) -> None:
         """RaceError where some of the view never got any data."""

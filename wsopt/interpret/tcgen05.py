@@ -15,6 +15,7 @@ from wsopt.interpret import tensor_memory
 from wsopt.interpret.agent import Agent
 from wsopt.interpret.barrier import Barrier
 from wsopt.interpret.clock import Clock
+from wsopt.interpret.dtypes import FLOAT32
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.hazards import Reader, Writer
 from wsopt.interpret.memory import SharedView, allocation_name
@@ -59,12 +60,19 @@ class Product:
     wakes = True  # a commit behind it may
 
     def __init__(
-        self, core: TensorCore, agent: Agent, a: SharedView, b: SharedView, acc: TensorView, use_acc: bool
+        self,
+        core: TensorCore,
+        agent: Agent,
+        a: SharedView | TensorView,
+        b: SharedView,
+        acc: TensorView,
+        use_acc: bool,
     ):
         self.agent, self.line = agent, agent.line
         self._core, self._a, self._b, self._acc, self._use_acc = core, a, b, acc, use_acc
         for view in (a, b):
-            view.allocation.history.read(core, view.region, Reader.PRODUCT, agent.line)
+            kind = Reader.PRODUCT if isinstance(view, SharedView) else Reader.OPERAND
+            view.allocation.history.read(core, view.region, kind, agent.line)
             view.check_written()
         history = acc.allocation.history
         if use_acc:
@@ -83,7 +91,7 @@ class Product:
         result = product(multiplied(self._a.data), multiplied(self._b.data))
         if self._use_acc:
             result += self._acc.data
-        self._acc.data[...] = result
+        self._acc.put(result)
         self._core.queue.remove(self)
 
 
@@ -178,8 +186,11 @@ def _core_of(program: Program, agent: Agent) -> TensorCore:
 
 def _check_operands(a: Any, b: Any, acc: Any) -> None:
     """InterpreterError for operands that the instruction does not take."""
-    if not isinstance(a, SharedView) or not isinstance(b, SharedView) or not isinstance(acc, TensorView):
-        raise InterpreterError("tcgen05_mma takes (shared memory, shared memory, tensor memory)")
+    left = isinstance(a, (SharedView, TensorView))
+    if not left or not isinstance(b, SharedView) or not isinstance(acc, TensorView):
+        raise InterpreterError("tcgen05_mma takes (shared or tensor memory, shared memory, tensor memory)")
+    if acc.dtype != FLOAT32:
+        raise InterpreterError(f"tcgen05 sums of {acc.dtype}: they are float32")
     fits = len(a.shape) == len(b.shape) == len(acc.shape) == 2
     if not fits or [a.shape[0], b.shape[1]] != acc.shape or a.shape[1] != b.shape[0]:
         raise InterpreterError(f"tcgen05 product of {a.shape} by {b.shape} into {acc.shape}")

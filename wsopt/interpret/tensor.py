@@ -11,7 +11,7 @@ import numpy as np
 from wsopt.interpret import dtypes
 from wsopt.interpret.dtypes import Array, DType
 from wsopt.interpret.faults import InterpreterError, RaceError
-from wsopt.interpret.layouts import SliceLayout
+from wsopt.interpret.layouts import BlockedLayout, SliceLayout
 from wsopt.interpret.pending import Pending
 
 
@@ -82,8 +82,10 @@ class Tensor:
         return Tensor(self.data.reshape(_extents(shape)), self.dtype, None)
 
     def permute(self, *order: Any) -> Tensor:
-        """Reorder the dimensions; the layout becomes unknown."""
-        return Tensor(self.data.transpose(_extents(order)), self.dtype, None)
+        """Reorder the dimensions; a blocked layout follows, any other becomes unknown."""
+        axes = _extents(order)
+        layout = self.layout.permuted(axes) if isinstance(self.layout, BlockedLayout) else None
+        return Tensor(self.data.transpose(axes), self.dtype, layout)
 
     trans = permute
 

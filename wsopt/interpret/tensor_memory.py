@@ -1,5 +1,8 @@
 """Tensor memory: 512 columns of 128 lanes a block, where tcgen05 products accumulate; loads and stores of it.
 
+A column has 32 bits a lane: one f32, or two neighbours of a row of 16 bits. A tile may be seen as one of another type
+in the same columns.
+
 Each warp reaches the 32 lanes of its place in its warpgroup, so a partition that loads or stores has whole
 warpgroups, and a register layout that gives each warp its own lanes.
 """
@@ -39,7 +42,7 @@ class TensorMemoryLayout(Layout):
 
 @dataclass(eq=False)
 class TensorAllocation:
-    """One `allocate_tensor_memory`; `data` and `written` are columns by lanes."""
+    """One `allocate_tensor_memory`; `data` has columns by lanes, `written` says which columns got any."""
 
     name: str
     program: Program
@@ -57,6 +60,7 @@ class TensorView:
     extents: tuple[int, ...]
     start: int
     label: str
+    element: DType = FLOAT32
 
     @property
     def shape(self) -> list[int]:
@@ -66,18 +70,38 @@ class TensorView:
     @property
     def dtype(self) -> DType:
         """Element type."""
-        return FLOAT32
+        return self.element
+
+    @property
+    def type(self) -> TensorView:
+        """Its type, which knows its layout."""
+        return self
+
+    @property
+    def _each(self) -> int:
+        """Elements of a row in one column."""
+        return FLOAT32.itemsize // self.element.itemsize
 
     @property
     def _columns(self) -> slice:
         if len(self.extents) != 2:
             raise InterpreterError(f"{self.label} of shape {self.shape} is not one tile: index it first")
-        return slice(self.start, self.start + self.extents[1])
+        return slice(self.start, self.start + self.extents[1] // self._each)
+
+    @property
+    def _elements(self) -> Array:
+        """The values of a tile where they lie: columns, lanes, and the elements of a row in one column."""
+        columns = self.allocation.data[self._columns].view(self.element.numpy)
+        return columns.reshape(-1, LANES, self._each)
 
     @property
     def data(self) -> Array:
         """The values of a tile, lanes by columns."""
-        return self.allocation.data[self._columns].T
+        return self._elements.transpose(1, 0, 2).reshape(LANES, -1)
+
+    def put(self, values: Array) -> None:
+        """Give a tile its values, lanes by columns."""
+        self._elements[...] = values.reshape(LANES, -1, self._each).transpose(1, 0, 2)
 
     @property
     def region(self) -> Region:
@@ -95,7 +119,7 @@ class TensorView:
             raise RaceError(
                 f"{self.label}[{number}] lies outside the {self.extents[0]} tiles of the allocation"
             )
-        start = self.start + number * self.extents[2]
+        start = self.start + number * self.extents[2] // self._each
         return replace(self, extents=self.extents[1:], start=start, label=f"{self.label}[{number}]")
 
     def slice(self, start: int, length: int, dim: int = 1) -> TensorView:
@@ -107,14 +131,29 @@ class TensorView:
             )
         if not 0 <= start < start + length <= self.extents[1]:
             raise RaceError(f"{self.label}: columns {start}:{start + length} lie outside {self.extents[1]}")
+        if start % self._each or length % self._each:
+            raise InterpreterError(f"{self.label}: elements {start}:{start + length} are no whole columns")
         rows, block = self.layout.block
         return replace(
             self,
             layout=replace(self.layout, block=(rows, min(block, length))),
             extents=(self.extents[0], length),
-            start=self.start + start,
+            start=self.start + start // self._each,
             label=f"{self.label}[{start}:{start + length}]",
         )
+
+    def reinterpret(self, dtype: DType, shape: Any, layout: Any) -> TensorView:
+        """The same columns as a tile of another type; InterpreterError unless it takes just these."""
+        extents = tuple(int(extent) for extent in shape)
+        _check_layout(self.label, dtype, extents, layout)
+        columns = self._columns
+        taken = extents[1] * dtype.itemsize // FLOAT32.itemsize
+        if len(extents) != 2 or taken != columns.stop - columns.start:
+            raise InterpreterError(
+                f"{self.label} has {columns.stop - columns.start} columns; {dtype}{list(extents)} takes {taken}"
+            )
+        label = f"{self.label} as {dtype}"
+        return replace(self, layout=layout, extents=extents, element=dtype, label=label)
 
     def load(self, layout: Any = None) -> Tensor:
         """Read the tile into registers."""
@@ -122,17 +161,17 @@ class TensorView:
         _check_lanes(self, agent, layout)
         self.allocation.history.read(agent, self.region, Reader.LOAD, agent.line)
         self.check_written()
-        return Tensor(self.data.copy(), FLOAT32, layout)
+        return Tensor(self.data.copy(), self.element, layout)
 
     def store(self, value: Tensor, pred: Any = True) -> None:
         """Write registers into the tile."""
         agent = self.allocation.program.operation()
-        if not isinstance(value, Tensor) or value.shape != self.shape or value.dtype != FLOAT32:
-            raise InterpreterError(f"{self.label} of {FLOAT32}{self.shape} cannot take {value}")
+        if not isinstance(value, Tensor) or value.shape != self.shape or value.dtype != self.element:
+            raise InterpreterError(f"{self.label} of {self.element}{self.shape} cannot take {value}")
         _check_lanes(self, agent, value.layout)
         if pred:
             self.allocation.history.write(agent, self.region, agent.line, Writer.STORE)
-            self.data[...] = value.data
+            self.put(value.data)
             self.mark_written()
 
     def check_written(self) -> None:
@@ -148,18 +187,9 @@ class TensorView:
 def allocate(program: Program, name: str, dtype: DType, shape: Any, layout: Any) -> TensorView:
     """Allocate tiles in tensor memory, all poisoned; InterpreterError beyond the 512 columns of a block."""
     extents = tuple(int(extent) for extent in shape)
-    if not isinstance(layout, TensorMemoryLayout) or layout.col_stride != 1 or layout.two_ctas:
-        raise InterpreterError(
-            f"{name}: a TensorMemoryLayout of stride 1 of one block is needed, got {layout}"
-        )
-    if dtype != FLOAT32 or len(extents) not in (2, 3) or extents[-2:] != tuple(layout.block):
-        raise InterpreterError(
-            f"{name}: tiles of float32 and of the layout's block are needed, got {extents}"
-        )
-    if extents[-2] != LANES:
-        raise InterpreterError(f"{name}: a tile has {LANES} rows in tensor memory, not {extents[-2]}")
+    _check_layout(name, dtype, extents, layout)
     tiles = extents[0] if len(extents) == 3 else 1
-    columns = tiles * extents[-1]
+    columns = tiles * extents[-1] * dtype.itemsize // FLOAT32.itemsize
     program.tensor_columns += columns
     if program.tensor_columns > COLUMNS:
         raise InterpreterError(
@@ -168,7 +198,23 @@ def allocate(program: Program, name: str, dtype: DType, shape: Any, layout: Any)
     data = np.empty((columns, LANES), np.float32)
     poison(data)
     allocation = TensorAllocation(name, program, data, np.zeros(columns, np.bool_))
-    return TensorView(allocation, layout, extents, 0, name)
+    return TensorView(allocation, layout, extents, 0, name, dtype)
+
+
+def _check_layout(name: str, dtype: DType, extents: tuple[int, ...], layout: Any) -> None:
+    """InterpreterError unless tiles of a type and shape have a layout that packs them into columns."""
+    if not isinstance(layout, TensorMemoryLayout) or layout.col_stride != 1 or layout.two_ctas:
+        raise InterpreterError(
+            f"{name}: a TensorMemoryLayout of stride 1 of one block is needed, got {layout}"
+        )
+    if not dtype.floating or dtype.itemsize not in (2, 4) or len(extents) not in (2, 3):
+        raise InterpreterError(
+            f"{name}: tiles of floats of 32 or 16 bits are needed, got {dtype}{list(extents)}"
+        )
+    if extents[-2:] != tuple(layout.block):
+        raise InterpreterError(f"{name}: tiles of the layout's block are needed, got {extents}")
+    if extents[-2] != LANES:
+        raise InterpreterError(f"{name}: a tile has {LANES} rows in tensor memory, not {extents[-2]}")
 
 
 def _check_lanes(view: TensorView, agent: Agent, layout: Any) -> None:

@@ -15,7 +15,7 @@ from wsopt.entries import Table
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
-from wsopt.program.facts import Copy, Counts, Member
+from wsopt.program.facts import Copy, Counts, Member, Release
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import Edge, Item, Live, RingPlan, TileOp, Value
 from wsopt.program.types import Space, Structure
@@ -45,7 +45,8 @@ class Held:
 class Step:
     """A consumer's step: `inputs` and `output` by kind and subject, `shape` of what a product makes, the `space`
     that it is in, and the steps `after` which it comes, by kind, subject and K-block. A step `apart` is done for the
-    consumer by a role of its own.
+    consumer by a role of its own. An output of this `dtype` may lie `within` another tile. Of the K-block before a
+    step comes `behind` the issue of others that the same unit does in order.
     """
 
     kind: OpKind
@@ -59,6 +60,9 @@ class Step:
     holds: tuple[Held, ...] = ()
     space: Space = Space.REGISTERS
     apart: bool = False
+    dtype: DType = DType.F32
+    within: tuple[ValueKind, str] | None = None
+    behind: tuple[tuple[OpKind, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +78,12 @@ class Load:
 @dataclass(frozen=True, slots=True)
 class Ring:
     """Tensors whose tiles share slots: those with the same readers. `loads` are a K-block's, in order; tiles that are
-    `made` are what steps leave there. `subject` is that of the steps that hand slots back.
+    `made` are what steps leave there. `subjects` are those of the steps that hand slots back: one for all readers, or
+    one by a commit for the products among them and another for the rest.
     """
 
     name: str
-    subject: str
+    subjects: tuple[str, ...]
     loads: tuple[Load, ...] = ()
     made: tuple[Member, ...] = ()
 
@@ -112,7 +117,7 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
     loads = [load for ring in rings for load in ring.loads]
     made = {member.name: member for ring in rings for member in ring.made}
     own = {load.member.name for load in loads if load.consumer is not None} | made.keys()
-    names = {ring.subject: {member.name for member in ring.members} for ring in rings}
+    ring_of = {subject: ring for ring in rings for subject in ring.subjects}
     values, ops, edges, back = list[Value](), list[TileOp](), list[Edge](), list[Edge]()
     for copy, load in itertools.product(range(s.copies), loads):
         tile = ValueId(ValueKind.TILE, load.member.name, load.consumer, copy)
@@ -122,7 +127,7 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
         own_ops = [_of_step(step, consumer, copy, own) for step in steps]
         for step, op in zip(steps, own_ops, strict=True):
             if op.kind is OpKind.RELEASE:
-                readers = [other for other in own_ops if _reads(other, names[op.id.subject])]
+                readers = [other for other in own_ops if _handed_back(other, op, ring_of[op.id.subject])]
                 back += [Edge(reader.id, op.id, 0) for reader in readers]
                 results = tuple(reader.output for reader in readers if reader.output is not None)
                 ops.append(replace(op, inputs=results))
@@ -130,8 +135,9 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
                 ops.append(op)
             if step.shape is not None and all(value.id != op.output for value in values):
                 assert op.output is not None, "what has a shape is a value"
-                dtype = made[step.subject].view.dtype if step.subject in made else DType.F32
-                values.append(Value(op.output, step.shape, dtype, step.space))
+                dtype = made[step.subject].view.dtype if step.subject in made else step.dtype
+                within = None if step.within is None else ValueId(*step.within, consumer)
+                values.append(Value(op.output, step.shape, dtype, step.space, within))
             edges += _edges(op, step, s, made)
     plans = (_plan(ring, ops) for ring in rings)
     live = (one for consumer in range(s.at_once) for step in steps for one in _live(step, consumer))
@@ -152,9 +158,15 @@ def _of_step(step: Step, consumer: int, copy: int, own: set[str]) -> TileOp:
     return TileOp(identity, inputs, output, step.counts, step.items, apart=step.apart)
 
 
-def _reads(op: TileOp, names: set[str]) -> bool:
-    """Whether an operation reads a tile of these tensors."""
-    return any(value.kind is ValueKind.TILE and value.subject in names for value in op.inputs)
+def _handed_back(op: TileOp, release: TileOp, ring: Ring) -> bool:
+    """Whether a release hands back what an operation reads of a ring's slots: a commit what products read, where
+    there is another release for the rest.
+    """
+    names = {member.name for member in ring.members}
+    reads = any(value.kind is ValueKind.TILE and value.subject in names for value in op.inputs)
+    if len(ring.subjects) == 1 or not isinstance(release.counts, Release):
+        return reads
+    return reads and (op.kind is OpKind.MMA) == release.counts.by_commit
 
 
 def _edges(op: TileOp, step: Step, s: Structure, made: Container[str]) -> Iterator[Edge]:
@@ -172,6 +184,8 @@ def _edges(op: TileOp, step: Step, s: Structure, made: Container[str]) -> Iterat
         k_block = (op.copy - 1) % s.copies if when is When.BEFORE else op.copy
         earlier = when is When.AGAIN or (when is When.BEFORE and op.copy == 0)
         yield Edge(replace(op.id, kind=kind, subject=subject, k_block=k_block), op.id, int(earlier))
+    for kind, subject in step.behind:
+        yield Edge(replace(op.id, kind=kind, subject=subject), op.id, 1, keeps_order=True)
 
 
 def _plan(ring: Ring, ops: Sequence[TileOp]) -> RingPlan:
@@ -179,7 +193,7 @@ def _plan(ring: Ring, ops: Sequence[TileOp]) -> RingPlan:
     names = {member.name for member in ring.members}
     fills = (op for op in ops if op.output is not None and op.output.kind is ValueKind.TILE)
     loads = tuple(op.id for op in fills if op.id.subject in names)
-    back = tuple(op.id for op in ops if op.kind is OpKind.RELEASE and op.id.subject == ring.subject)
+    back = tuple(op.id for op in ops if op.kind is OpKind.RELEASE and op.id.subject in ring.subjects)
     return RingPlan(ring.name, loads, back, sum(member.nbytes for member in ring.members), ring.members)
 
 

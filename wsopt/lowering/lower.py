@@ -76,7 +76,7 @@ def bounds_of(region: Region) -> Bounds:
 def _epilogue(region: Region, loop: Cut) -> Epilogue:
     """The epilogue; empty where the loop stores tiles itself."""
     in_loop = not (region.contractions or region.running)
-    sums = (value for value in loop.values if value.space is Space.TENSOR and value.consumer == 0)
+    sums = (v for v in loop.values if (v.space, v.id.kind, v.consumer) == (Space.TENSOR, ValueKind.SUM, 0))
     return Epilogue(
         items=() if in_loop else tuple(behind_rows(region)) if region.running else region.statements,
         sources=tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources)),
@@ -101,7 +101,9 @@ def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> tuple[W
     by_row = list(k_iteration_counts(bounds, s))
     from_last = longest_last(by_row)
     counts = numbered(by_row, from_last)
-    own = numbered(list(own_k_iterations(bounds, s)), from_last)
+    # One warp issues the products of all consumers, which look at all K-blocks of their tile.
+    registers = target_of(machine).sums is Sums.REGISTERS
+    own = numbered(list(own_k_iterations(bounds, s)), from_last) if registers else counts
 
     def k_iterations(part: int) -> float:
         outer, row = divmod(part // s.splits, len(counts))
@@ -135,13 +137,16 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
     threads = s.consumer_warps * machine.threads_per_warp
     if region.body:
         groups = s.consumer_warps // machine.warps_per_warpgroup
-        # A thread has two rows of every tensor instruction's; a row's value is there in four threads.
-        rows = _row_values(region, loop) * 2 * math.ceil(s.rows / machine.mma_rows / groups)
+        # A thread has two rows of every tensor instruction's; a row's value is there in four threads. Of what comes
+        # from tensor memory it has one.
+        each = 2 if target_of(machine).sums is Sums.REGISTERS else 1
+        rows = _row_values(region, loop) * each * math.ceil(s.rows / machine.mma_rows / groups)
     else:
         reduced = (*region.running, *region.statements)
         reductions = sum(isinstance(i, Reduction) for i in reduced) if not tiles else 0
         rows = reductions * max(1, s.rows // s.consumer_warps)
-    return tiles * s.rows * columns // threads + rows
+    # Where others rescale sums a consumer has none in its loop.
+    return (0 if s.corrections else tiles * s.rows * columns // threads) + rows
 
 
 def _row_values(region: Region, loop: Cut) -> int:
@@ -173,8 +178,10 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = math.ceil(max(by_row) / s.splits) if by_row else _part_k_blocks(region, s)
-    columns = sum(value.shape[1] for value in loop.values if value.space is Space.TENSOR)
-    have, choices = machine.tensor_memory_columns, target_of(machine).sum_sets
+    columns = sum(value.tensor_columns for value in loop.values)
+    # A second set is for the next tile.
+    several = columns and s.persistent and not region.chained
+    have, choices = machine.tensor_memory_columns, target_of(machine).sum_sets if several else (1,)
     sets = (count for count in choices if count == 1 or count * columns <= have)
     work, shared = _work(region, s, machine, grid.tiles) if region.chained else (None, None)
     if s.shares and not region.chained:

@@ -17,6 +17,7 @@ from wsopt.program.facts import Arithmetic, Beside, RowReduction
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure
+from wsopt.targets import Sums, target_of
 from wsopt.tensors.views import BEFORE, FULL, K_BLOCK, Packing, Reduction, Role, Source, Statement, View
 
 BodyItem = Statement | Reduction | Contraction
@@ -83,6 +84,8 @@ def lane_sums(body: Sequence[BodyItem], s: Structure, machine: Machine) -> froze
     An accumulator's row lies in a quad of threads. A sum of whole rows in one warp that nothing in the loop reads can
     go on in each of the four by itself; that leaves two exchanges, one waiting for the other, to the end.
     """
+    if target_of(machine).sums is not Sums.REGISTERS:  # a row is one thread's
+        return frozenset()
     if s.rows * machine.warps_per_warpgroup < machine.mma_rows * s.consumer_warps or s.depth % QUAD_COLUMNS:
         return frozenset()
     read = {name for item in body for name in item.reads}
@@ -99,17 +102,18 @@ def element_mix(
     fused: Callable[[Statement], bool] = lambda item: False,
     rounding: float = 0.5,
     eighths: int = 0,
+    maxima: float = 1.0,
 ) -> InstructionMix:
     """Instructions an element of a tile that spans these axes; what is `fused` is part of another instruction.
 
     One instruction rounds two elements, unless `rounding` says else, and computes two of 16 bits; what spans fewer
-    axes is too little to count. So
-    many `eighths` of the elements take another implementation where a primitive has one.
+    axes is too little to count. So many `eighths` of the elements take another implementation where a primitive has
+    one. A row's maximum takes `maxima` instructions an element.
     """
     mix = InstructionMix()
     for item in items:
         if isinstance(item, Reduction):
-            mix = mix + InstructionMix({"max" if item.kind == "max" else "add": 1})
+            mix = mix + InstructionMix({"max": maxima} if item.kind == "max" else {"add": 1})
         elif item.spans == spans and not fused(item):
             pairs = 0.5 if item.dtype in (DType.BF16, DType.F16) else 1.0
             pairs = rounding if family_of(item.primitive) is Family.ROUNDING else pairs
@@ -183,9 +187,13 @@ def _unpacked(views: Iterable[View]) -> InstructionMix:
     return mix
 
 
-def k_block_mix(items: Iterable[Item], every: Sequence[BodyItem], eighths: int) -> InstructionMix:
+def k_block_mix(
+    items: Iterable[Item], every: Sequence[BodyItem], eighths: int, maxima: float = 1.0
+) -> InstructionMix:
     """Instructions an element of a K-block for some items of a loop whose items are `every` one."""
-    return element_mix(items, K_BLOCK, lambda item: _fused(item, every, sums=False), eighths=eighths)
+    return element_mix(
+        items, K_BLOCK, lambda item: _fused(item, every, sums=False), eighths=eighths, maxima=maxima
+    )
 
 
 def k_block_phase(
@@ -194,14 +202,18 @@ def k_block_phase(
     streamed: Sequence[Source],
     s: Structure,
     apart: frozenset[str] = frozenset(),
+    by_threads: bool = False,
 ) -> Arithmetic:
-    """A phase of a loop whose items are `every` one, on a consumer's tile of a K-block; `apart` are its lane sums."""
+    """A phase of a loop whose items are `every` one, on a consumer's tile of a K-block; `apart` are its lane sums.
+    Where rows are `by_threads`, one each, reductions exchange nothing, and a maximum takes three values at a time.
+    """
     read = read_by(items, streamed)
     every_view = [source.view for source in read if source.spans == K_BLOCK and source.view.each == 1]
     packed = [view for view in every_view if view.packing is Packing.FRAGMENTS]
     plain = [view for view in every_view if view not in packed]
     statements, special = _chain(items, s)
-    mix = k_block_mix(items, every, s.exp2_eighths) + _unpacked(packed)
+    mix = k_block_mix(items, every, s.exp2_eighths, 0.5 if by_threads else 1.0) + _unpacked(packed)
+    lanes = 1 if by_threads else 4
     floats = sum(view.dtype.is_float and view.dtype.bits < 32 for view in plain)
     whole = sum(view.dtype in (DType.I8, DType.BOOL) for view in plain)
     return Arithmetic(
@@ -209,7 +221,7 @@ def k_block_phase(
         s.rows * s.depth,
         statements,
         special,
-        tuple(RowReduction(i.kind, apart=i.name in apart) for i in items if isinstance(i, Reduction)),
+        tuple(RowReduction(i.kind, lanes, apart=i.name in apart) for i in items if isinstance(i, Reduction)),
         waits=len(read)
         - (sum(source.view.each > 1 for source in read) if packed else 0),  # one ring holds both
         tiles=tuple(view.dtype.bits for view in plain),

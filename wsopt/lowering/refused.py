@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from wsopt.frontend import remedies
 from wsopt.frontend.types import Region
+from wsopt.lowering.promotion import promotes
 from wsopt.machine.types import Machine
-from wsopt.targets import LoopKind, target_of
+from wsopt.targets import LoopKind, Sums, target_of
 from wsopt.tensors.views import FULL, K_BLOCK, Role, View
 
 
@@ -42,18 +43,21 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
 
 def _target_problems(region: Region, machine: Machine) -> Iterator[str]:
     """What the machine's target has no implementation of yet."""
-    target, reduces = target_of(machine), region.beside or region.whole_rows
+    target = target_of(machine)
+    reduces = bool(region.contractions) and (region.beside or region.whole_rows)
     values, rows = LoopKind.VALUES in target.loops, LoopKind.ROWS in target.loops
+    apart = target.transforms or target.sums is Sums.REGISTERS
     needs = {
-        "a loop that computes values between products": (region.body, values),
+        "a loop that computes values between products": (region.chained, values),
+        "products of operands that the loop computes": (region.body and not region.chained, apart),
         "rows that stream without products": (not region.contractions, rows),
         "reductions of an operand's or of an output's rows": (reduces, target.reduces),
-        "sums that are promoted to f32 registers as they grow": (region.promote, target.promotes),
+        "sums that are promoted to f32 registers as they grow": (promotes(region, machine), target.promotes),
     }
     yield from (
         f"graph {region.name}: kernels for {target.title} ({target.architecture}) are written for products with "
-        f"arithmetic behind them so far, and this graph has {what}; compile it for a Hopper card, such as "
-        "--machine h200"
+        f"arithmetic around them and for rows so far, and this graph has {what}; compile it for a Hopper card, such "
+        "as --machine h200"
         for what, (needed, given) in needs.items()
         if needed and not given
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.frontend.types import Contraction, Region
+from wsopt.graph.types import DType
 from wsopt.lowering.cut import KINDS, Held, Load, Ring, Step, When
 from wsopt.lowering.phases import (
     beside_products,
@@ -19,11 +20,13 @@ from wsopt.lowering.phases import (
     row_phase,
     row_phases,
 )
+from wsopt.lowering.promotion import is_promoted, promotes
 from wsopt.machine.types import Machine
 from wsopt.program.facts import (
     Arithmetic,
     Copy,
     Member,
+    Moved,
     Product,
     Promotion,
     Read,
@@ -36,7 +39,7 @@ from wsopt.program.ids import AGAIN, OpKind, ValueKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout, reduces_outer, row_layout, tile_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
-from wsopt.targets import Sums, target_of
+from wsopt.targets import Operands, Sums, target_of
 from wsopt.tensors.parts import stretches, summed
 from wsopt.tensors.views import FULL, K_BLOCK, OUTER, Packing, Reduction, Role, Statement, View
 
@@ -45,9 +48,11 @@ def releases_early(region: Region, machine: Machine) -> bool:
     """Whether consumers may hand a slot back behind the begin of the next product: they issue products and do nothing
     else in the loop. What computes beside its products would come late with the rest of one.
     """
-    promoted = any(one.promote for one in region.contractions)
-    return target_of(machine).sums is Sums.REGISTERS and not (region.chained or region.beside or promoted)
+    apart = region.chained or region.beside or promotes(region, machine)
+    return target_of(machine).sums is Sums.REGISTERS and not apart
 
+
+_ROWS = frozenset({Role.ROW})
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...], tuple[Member, ...]]
 """Rings, steps, and the tensors that a block holds through its loop."""
@@ -86,6 +91,11 @@ class _Maker:
     s: Structure
     machine: Machine
     tiles: int
+
+    @property
+    def apart(self) -> bool:
+        """Whether products leave their results in tensor memory."""
+        return target_of(self.machine).sums is Sums.TENSOR_MEMORY
 
     @property
     def inner(self) -> int:
@@ -133,11 +143,18 @@ class _Maker:
         steps = [step for one in self.region.contractions for step in self._product(one)]
         if self.region.beside:
             steps.append(self._beside())
-        committed = (
-            target_of(self.machine).sums is Sums.TENSOR_MEMORY
-        )  # then the tensor core hands a slot back
-        back = Step(OpKind.RELEASE, "", Release(not committed, committed))
-        return (Ring("ring", "", tuple(loads)),), (*steps, back), ()
+        back = tuple(self._returns())
+        subjects = tuple(step.subject for step in back)
+        return (Ring("ring", subjects, tuple(loads)),), (*steps, *back), ()
+
+    def _returns(self) -> Iterator[Step]:
+        """What hands a slot back: the consumer that issues the products; or the tensor core itself, and for what is
+        computed beside its products the consumer too.
+        """
+        committed = target_of(self.machine).sums is Sums.TENSOR_MEMORY
+        yield Step(OpKind.RELEASE, "", Release(not committed, committed))
+        if committed and self.region.beside:
+            yield Step(OpKind.RELEASE, "beside", Release(meets=True))
 
     def _stretches(self) -> int:
         """The stretches in which a product of a loop is issued."""
@@ -161,7 +178,7 @@ class _Maker:
         space = Space.REGISTERS if target_of(self.machine).sums is Sums.REGISTERS else Space.TENSOR
         inputs = self.read(side for side in sides if isinstance(side, View))
         made = Step(OpKind.MMA, name, self._counts(), inputs, total, shape, space=space)
-        if not product.promote:
+        if not is_promoted(product, self.region, self.machine):
             return [made]
         # Partial sums are one set of registers a K-block: they are added up before they are made again.
         made = replace(made, output=partial, after=((OpKind.ACCUMULATE, name, When.AGAIN),))
@@ -185,7 +202,15 @@ class _Maker:
         slots have the rows of all consumers.
         """
         rings = self._streamed_rings()
-        back = (Step(OpKind.RELEASE, ring.subject, Release(meets=False)) for ring in rings)
+        read = {source.view for source in self.region.streamed_sources} if self.apart else set()
+        back = (
+            Step(
+                OpKind.RELEASE,
+                ring.subjects[0],
+                Release(False, self.apart and ring.members[0].view not in read),
+            )
+            for ring in rings
+        )
         held = tuple(map(self.member, self.region.stationary_operands))
         return tuple(rings), (*self._linked(list(self._value_parts())), *back), held
 
@@ -199,7 +224,7 @@ class _Maker:
             held = [member, *(shared if member in packed else [])]
             shapes = [self.shape(one.view, self.s.tile_rows) for one in held]
             loads = (Load(one, None, shape, one.box(shape)) for one, shape in zip(held, shapes, strict=True))
-            found.append(Ring(f"{member.name}_ring", member.name, tuple(loads)))
+            found.append(Ring(f"{member.name}_ring", (member.name,), tuple(loads)))
         return found
 
     def computed_apart(self) -> Steps:
@@ -211,11 +236,11 @@ class _Maker:
             made = Member(
                 self._made_view(product), _made_name(product), (s.rows, s.depth), s.at_once, by_rows=True
             )
-            rings.append(Ring(f"{product.name}_left_ring", made.name, made=(made,)))
+            rings.append(Ring(f"{product.name}_left_ring", (made.name,), made=(made,)))
             steps += [self._apart(made, str(product.left)), self._plain_product(product)]
         for ring in rings:
             apart = any(member.view in read for member in ring.members)
-            steps.append(Step(OpKind.RELEASE, ring.subject, Release(meets=False), apart=apart))
+            steps.append(Step(OpKind.RELEASE, ring.subjects[0], Release(meets=False), apart=apart))
         return tuple(rings), tuple(steps), ()
 
     def _made_view(self, product: Contraction) -> View:
@@ -263,31 +288,130 @@ class _Maker:
         level = body_levels(body)
         for number in range(max(level.values()) + 1):
             own = [item for item in body if level[item.name] == number and not is_sums(item)]
-            if items := tuple(item for item in own if not isinstance(item, Contraction)):
-                yield _phase(self._k_block_step(f"phase{number}", items))
-            yield from (self._value_product(item) for item in own if isinstance(item, Contraction))
+            items = tuple(item for item in own if not isinstance(item, Contraction))
+            for name, part in self._phases(number, items):
+                yield _phase(self._k_block_step(name, part))
+            for item in (item for item in own if isinstance(item, Contraction)):
+                yield from self._value_products(item)
         sums = [item for item in body if isinstance(item, Contraction) and is_sums(item)]
         for name, factor in ((item.name, item.rescale) for item in sums if item.rescale is not None):
             read, made = ((ValueKind.VALUE, factor),), (ValueKind.SUM, name)
-            after, work = ((OpKind.MMA, name, When.BEFORE),), Rescale(s.rows * s.columns)
-            yield _Part(Step(OpKind.RESCALE, name, work, read, made, None, after), (factor,))
-        yield from map(self._value_product, sums)
+            count = s.rows * s.columns
+            work = Rescale(count, count * DType.F32.bits // 8 if self.apart else 0)
+            after = ((OpKind.MMA, name, When.BEFORE),)
+            apart = s.corrections > 0
+            if apart:
+                yield self._handed(factor, name)
+                read, after = ((ValueKind.OPERAND, factor),), (*after, (OpKind.WRITE, factor, When.SAME))
+            step = Step(OpKind.RESCALE, name, work, read, made, None, after, apart=apart)
+            yield _Part(step, () if apart else (factor,))
+        for item in sums:
+            yield from self._value_products(item)
+
+    def _phases(self, number: int, items: tuple[Item, ...]) -> Iterator[tuple[str, tuple[Item, ...]]]:
+        """A phase's steps: where sums lie apart, the factors by which they are rescaled come first."""
+        wanted = {item.rescale for item in self.region.contractions if item.rescale} if self.apart else set()
+        for item in reversed(items):
+            wanted |= set(item.reads) if item.name in wanted else set()
+        rows = tuple(i for i in items if isinstance(i, Statement) and i.name in wanted and i.spans == _ROWS)
+        rest = tuple(item for item in items if item not in rows)
+        yield from (
+            (name, own) for name, own in ((f"factors{number}", rows), (f"phase{number}", rest)) if own
+        )
+
+    def _masking(self) -> set[str]:
+        """The items of the loop that only masks need: what is left out where they take nothing away."""
+        alias, items = dict(self.region.unmasked), {item.name: item for item in self.region.body}
+        ends = (item for item in self.region.body if not isinstance(item, Statement))
+        wanted, found = [item.name for item in ends], set[str]()
+        while wanted:
+            name = wanted.pop()
+            while name in alias:
+                name = alias[name]
+            if name in items.keys() - found:
+                found.add(name)
+                wanted.extend(items[name].reads)
+        return items.keys() - found
 
     def _k_block_step(self, name: str, items: tuple[Item, ...]) -> Step:
         """A phase of arithmetic on a K-block; row values go on from the K-block before."""
         body, streamed = self.region.body, self.region.streamed_sources
-        work = k_block_phase(items, body, streamed, self.s, lane_sums(body, self.s, self.machine))
+        # Without masks: nearly all K-blocks have none, in loops whose results lie apart as in others.
+        counted = [i for i in items if i.name not in self._masking()] if self.apart else items
+        lanes = lane_sums(body, self.s, self.machine)
+        work = k_block_phase(counted, body, streamed, self.s, lanes, self.apart)
         inputs = self.read(source.view for source in read_by(items, streamed))
         reduces = any(isinstance(item, Reduction) for item in items)
         after = ((OpKind.ELEMENTWISE, name, When.BEFORE),) if reduces else ()
         return Step(OpKind.ELEMENTWISE, name, work, inputs, (ValueKind.VALUE, name), None, after, items)
+
+    def _value_products(self, product: Contraction) -> Iterator[_Part]:
+        """A product with what brings its operand into tensor memory and its values into registers, where they go that
+        way.
+        """
+        part, left = self._value_product(product), product.left
+        if not self.apart:
+            yield part
+            return
+        fed = [item.name for item in self.region.contractions if isinstance(item.left, str)]
+        scores = [item.name for item in self.region.contractions if is_scores(item)]
+        step, shares = part.step, self.s.operands is Operands.SCORES
+        if isinstance(left, str):
+            yield self._written(left, product.name, scores[0] if shares else "")
+            after = ((OpKind.WRITE, left, When.SAME), *step.after)
+            step = replace(step, inputs=((ValueKind.OPERAND, left), *step.inputs[1:]), after=after)
+        step = replace(step, space=Space.TENSOR)
+        if not is_scores(product):
+            yield _Part(step)
+            return
+        made = ValueKind.RESULT, product.name
+        if shares:
+            step = replace(step, output=made, behind=tuple((OpKind.MMA, name) for name in fed))
+        else:
+            step = replace(step, output=made, after=(*step.after, (OpKind.READ, product.name, When.BEFORE)))
+        yield _Part(step)
+        nbytes, value = self.s.rows * self.s.depth * DType.F32.bits // 8, (ValueKind.VALUE, product.name)
+        read = Step(
+            OpKind.READ,
+            product.name,
+            Moved(nbytes),
+            (made,),
+            value,
+            after=((OpKind.MMA, product.name, When.SAME),),
+        )
+        yield _Part(read, (), (product.name,), ((product.name, DType.F32.bits),))
+
+    def _handed(self, factor: str, sums: str) -> _Part:
+        """The factors of a consumer's rows on their way to who rescales its sums, through shared memory: not before
+        those of the K-block before have been taken.
+        """
+        counts = Moved(self.s.rows * DType.F32.bits // 8, written=True)
+        step = Step(
+            OpKind.WRITE, factor, counts, ((ValueKind.VALUE, factor),), (ValueKind.OPERAND, factor), (self.s.rows,),
+            ((OpKind.RESCALE, sums, When.BEFORE),), space=Space.SHARED,
+        )  # fmt: skip
+        return _Part(step, (factor,))
+
+    def _written(self, value: str, product: str, scores: str) -> _Part:
+        """A value of a K-block on its way to tensor memory, from which a product takes it: not before the product has
+        read the one before.
+        """
+        item = next(item for item in self.region.body if item.name == value)
+        assert isinstance(item, Statement), "a product's operand is an element's value"
+        shape, within = (self.s.rows, self.s.depth), (ValueKind.RESULT, scores) if scores else None
+        counts = Moved(math.prod(shape) * item.dtype.bits // 8, written=True)
+        step = Step(
+            OpKind.WRITE, value, counts, ((ValueKind.VALUE, value),), (ValueKind.OPERAND, value), shape,
+            ((OpKind.MMA, product, When.BEFORE),), space=Space.TENSOR, dtype=item.dtype, within=within,
+        )  # fmt: skip
+        return _Part(step, (value,))
 
     def _value_product(self, product: Contraction) -> _Part:
         """A product of a K-block: its values, or sums over K-blocks of values that were computed."""
         s, left, name, scores = self.s, product.left, product.name, is_scores(product)
         columns, deep = (s.depth, self.inner) if scores else (s.columns, s.depth)
         dtype, computed = self.region.operand_dtype, (left,) if isinstance(left, str) else ()
-        counts = Product(s.rows, columns, deep, dtype, s.consumer_warps, 0, bool(computed))
+        counts = Product(s.rows, columns, deep, dtype, s.consumer_warps, 0, bool(computed) and not self.apart)
         first = (ValueKind.VALUE, left) if isinstance(left, str) else (ValueKind.STATIONARY, left.tensor)
         made = (ValueKind.VALUE if scores else ValueKind.SUM, name)
         after = ((OpKind.RESCALE, name, When.SAME),) if product.rescale is not None else ()
@@ -304,6 +428,7 @@ class _Maker:
             after = [(*one, When.SAME) for one in needed if one != (step.kind, step.subject)]
             # A product reads its left operand's registers until it ends: they are not made again before, not even
             # others in their place, for ptxas before 13.3 takes the same ones (`codegen/async_reads.py`).
+            # Written to tensor memory they are the write's, which waits for the product itself.
             fed = (p.step for p in parts if p.step.kind is OpKind.MMA and {*p.needs} & {*part.makes})
             after += [(reader.kind, reader.subject, When.BEFORE) for reader in fed]
             yield replace(step, after=(*after, *step.after), holds=tuple(self._holds(part, parts)))
@@ -349,7 +474,7 @@ class _Maker:
             after = tuple((step.kind, step.subject, When.SAME) for step in steps[-1:])
             steps.append(replace(part.step, after=after, holds=tuple(self._holds(part, parts))))
         back = Step(OpKind.RELEASE, "", Release(meets=False))
-        return (Ring("ring", "", tuple(loads)),), (steps[0], back, *steps[1:]), ()
+        return (Ring("ring", ("",), tuple(loads)),), (steps[0], back, *steps[1:]), ()
 
     def _once(self, view: View) -> bool:
         """Whether a tensor's tiles are each copied once, for it varies along all batches."""

@@ -15,6 +15,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
+from wsopt.lowering.promotion import is_promoted, promotes
 from wsopt.lowering.refused import problems
 from wsopt.lowering.spread import mean_share
 from wsopt.lowering.steps import releases_early
@@ -23,7 +24,7 @@ from wsopt.program.combination import Combination, combination
 from wsopt.program.limits import Lifted, Limit
 from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure, column_role, row_role
-from wsopt.targets import LoopKind, Sums, target_of
+from wsopt.targets import LoopKind, Operands, Sums, target_of
 from wsopt.tensors.parts import parts, summed
 from wsopt.tensors.views import FRAGMENT, FULL, K_BLOCK, Packing, Role, pow2
 
@@ -43,6 +44,8 @@ _SUMMED_COLUMNS = (128, 64)
 """Parts of the one sum of powers of two among the columns of a product's tile."""
 _MIN_SUBTILE_COLUMNS = 32
 """A narrower epilogue subtile has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
+_CORRECTED_COLUMNS = 64
+"""Columns of a subtile that a correction warpgroup has in registers at most."""
 _SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Ways to split sums, beside that which gives every SM one part where there are parts enough for one each."""
 _FEW_WAVES, _LONG_LOOP, _PART_ITERATIONS, _SPLIT_GAINS = 2, 16, 2, 0.9
@@ -87,7 +90,7 @@ def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
         (not one_group and (s.rows < 2 * least or s.consumers > 1))
         or (s.subtiles > 1 and s.subtile_columns < _MIN_SUBTILE_COLUMNS)
         or (s.sharing is Sharing.PING_PONG and (s.consumers == 1 or not s.persistent))
-        or (region.promote and s.depth > 128)
+        or (s.depth > 128 and promotes(region, machine))
         or max(s.rows, s.columns, s.depth) > machine.tma_box_extent_max
         or (region.whole_rows and not whole)
         or (s.rows >= 2 * region.extent(row_role(s.swap)) and s.rows > least)
@@ -108,10 +111,23 @@ def _spare(region: Region, s: Structure) -> bool:
     return s.consumers > 1 and s.tile_rows - s.rows >= region.extent(Role.ROW)
 
 
-def _whole_columns(region: Region) -> Iterator[int]:
-    """Columns of a loop that computes values, which are held whole: a power of two, or fewer in parts."""
+def _whole_columns(region: Region, machine: Machine) -> Iterator[int]:
+    """Columns of a loop that computes values, which are held whole: a power of two, or, where sums are in registers,
+    fewer in parts.
+    """
     least = summed(region.extent(Role.COLUMN), _MIN_SUBTILE_COLUMNS)
-    yield from dict.fromkeys((pow2(least), least))
+    parts = target_of(machine).sums is Sums.REGISTERS
+    yield from dict.fromkeys((pow2(least), *((least,) if parts else ())))
+
+
+def _operands(region: Region, machine: Machine) -> tuple[Operands, ...]:
+    """Memory through which products may take values of the loop: the scores' columns, where there is one tile of
+    scores and one value is computed from them.
+    """
+    scores = sum(one.spans == K_BLOCK for one in region.contractions)
+    fed = {one.left for one in region.contractions if isinstance(one.left, str)}
+    each = target_of(machine).operands
+    return tuple(one for one in each if one is not Operands.SCORES or (scores, len(fed)) == (1, 1))
 
 
 def _subtiles(columns: int) -> tuple[int, ...]:
@@ -129,25 +145,35 @@ def _subtiles(columns: int) -> tuple[int, ...]:
 def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Iterator[Structure]:
     """Structures of a loop that computes values. Every slot of a streamed vector begins where TMA may write.
 
-    emitter.v1: consumers of such a loop are cooperative.
+    emitter.v1: consumers of such a loop are cooperative; blocks have one tile where values go through tensor memory.
     """
     target = target_of(machine)
     sharings = tuple(Sharing) if Limit.COOPERATIVE_VALUES in lifted else (Sharing.COOPERATIVE,)
-    for columns in _whole_columns(region):
+    both = target.sums is Sums.REGISTERS or Limit.ONE_TILE_A_BLOCK in lifted
+    persistences = (True, False) if both else (False,)
+    for columns in _whole_columns(region, machine):
         shares = exp2_eighths(region, columns, machine)
-        for rows, depth, consumers, warps, sharing, persistent, cut, eighths in itertools.product(
-            target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), sharings, (True, False),
-            _subtiles(columns), shares,
+        for rows, depth, consumers, warps, sharing, persistent, cut, eighths, operands, groups in itertools.product(
+            target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), sharings, persistences,
+            _subtiles(columns), shares, _operands(region, machine), _corrections(region, machine),
         ):  # fmt: skip
             s = Structure(
                 rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
-                exp2_eighths=eighths,
+                exp2_eighths=eighths, operands=operands, corrections=groups,
             )  # fmt: skip
+            if groups and s.subtile_columns > _CORRECTED_COLUMNS:
+                continue
             if _is_legal(region, machine, s) and _aligned(region, rows, depth) and not _spare(region, s):
                 yield s
                 yield from (replace(s, splits=splits) for splits in _splits(region, s, machine))
                 if _shares(region, s, machine):
                     yield replace(s, shares=True)
+
+
+def _corrections(region: Region, machine: Machine) -> tuple[int, ...]:
+    """Warpgroups that may rescale sums for consumers, where sums are rescaled."""
+    rescaled = any(one.rescale for one in region.contractions)
+    return target_of(machine).corrections if rescaled else (0,)
 
 
 def _aligned(region: Region, rows: int, depth: int) -> bool:
@@ -221,12 +247,11 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     depths = (row // 2, row, 2 * row)  # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
     early_release = (True, False) if releases_early(region, machine) and not region.body else (True,)
-    every = Limit.ALL_PROMOTED in lifted or all(one.promote for one in region.contractions)
-    copies = (1, 2) if region.promote and every else (1,)
+    promoted = [is_promoted(one, region, machine) for one in region.contractions]
+    copies = (1, 2) if any(promoted) and (all(promoted) or Limit.ALL_PROMOTED in lifted) else (1,)
+    least = 16 if region.body else 64, machine.mma_columns_step
     for swap in (False, True) if few and target.swaps else (False,):
-        sizes = [
-            *_columns(region.extent(column_role(swap)), 8 if swap else 16 if region.body else 64, machine)
-        ]
+        sizes = [*_columns(region.extent(column_role(swap)), least[swap], machine)]
         counts = sorted({count for size in sizes for count in _subtiles(size)})
         for rows, columns, depth, consumers, own, sharing, persistent, subtiles, group in itertools.product(
             target.consumer_rows, sizes, depths, target.consumers, warps, sharings,
@@ -270,10 +295,11 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
 def _parts_come_together(region: Region, s: Structure, machine: Machine) -> bool:
     """Whether a tile's results can be made of what several blocks leave of their parts.
 
-    emitter.v1: by persistent blocks whose sums are in registers, without rows that are reduced beside products. Where
-    values are computed, what rescales the sums of one part rescales those of all, and epilogues read no full tiles.
+    emitter.v1: by persistent blocks, without rows that are reduced beside products. Where values are computed, sums
+    are in registers, what rescales those of one part rescales those of all, and epilogues read no full tiles.
     """
-    if not s.persistent or region.beside or target_of(machine).sums is not Sums.REGISTERS:
+    in_registers = target_of(machine).sums is Sums.REGISTERS
+    if not s.persistent or region.beside or (region.chained and not in_registers):
         return False
     apart = s.sharing is Sharing.PING_PONG or region.full_sources
     return not region.chained or not (apart or _together(region) is None)

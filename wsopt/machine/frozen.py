@@ -14,10 +14,11 @@ class FrozenMap(Mapping[str, V], Generic[V]):
     Keys iterate in sorted order, whatever order they were given in: what is printed from it is stable.
     """
 
-    __slots__ = ("_items",)
+    __slots__ = ("_hash", "_items")
 
     def __init__(self, items: Mapping[str, V]) -> None:
         self._items: dict[str, V] = dict(sorted(items.items()))
+        self._hash: int | None = None
 
     def __getitem__(self, key: str) -> V:
         return self._items[key]
@@ -29,7 +30,13 @@ class FrozenMap(Mapping[str, V], Generic[V]):
         return len(self._items)
 
     def __hash__(self) -> int:
-        return hash(tuple(self._items.items()))
+        if self._hash is None:
+            self._hash = hash(tuple(self._items.items()))
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[FrozenMap[V]], tuple[dict[str, V]]]:
+        """How another process gets it: without the hash, which differs from process to process."""
+        return type(self), (self._items,)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._items!r})"

@@ -301,6 +301,10 @@ class Machine:
     latency: Latency
     sources: Annotated[Mapping[str, StrictStr], AfterValidator(FrozenMap), _PLAIN]
 
+    def __hash__(self) -> int:
+        """A hash of what cards differ in; it is asked for whenever a price is looked up."""
+        return hash((self.name, self.sm_count, self.clock_mhz))
+
     def tflops(self, dtype: str) -> float:
         """Dense TFLOP/s of the datasheet for operands of `dtype`; LoweringError if the card has none."""
         dtype = tensor_form(dtype)

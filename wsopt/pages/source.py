@@ -1,7 +1,8 @@
 """Which lines of a kernel's source belong to which operation of its schedule.
 
-The traced kernel (`emit/stamps.py`) has a stamp in front of each operation's lines, and is the kernel line by line
-otherwise. So its stamps say whose a line is, and the kernel itself has no marks.
+A traced kernel (`emit/stamps.py`) has a stamp in front of each operation's lines, and is the kernel line by line
+otherwise. So its stamps say whose a line is, and the kernel itself has no marks. Here it is written to be read, not
+to be run: there is one of every kernel, also where no records would fit.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from dataclasses import dataclass, replace
 from wsopt.emit.plan import plan_of
 from wsopt.emit.records import RoleRecords, layout
 from wsopt.emit.source import emit
-from wsopt.emit.stamps import Point, Trace
-from wsopt.errors import LoweringError
-from wsopt.program.ids import OpId
+from wsopt.emit.stamps import READ, Point
+from wsopt.program.ids import OpKind
+from wsopt.program.program import TileOp
 from wsopt.schedule.program_order import consumer_order
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -24,7 +25,6 @@ from wsopt.schedule.verified import VerifiedSchedule
 EPILOGUE = "epilogue"
 """What stands for a tile's epilogue among operations."""
 
-_TRACE = Trace(1, 1, 1)
 _STAMP = re.compile(r"^( *)stamp\((?:passes \+ step \* (\w+)_PASS_STAMPS|record) \+ (\d+), ")
 _FUNCTION = re.compile(r"^def (\w+)\(")
 
@@ -47,17 +47,11 @@ class _Line:
 
 
 def links(verified: VerifiedSchedule, source: str) -> Links:
-    """The lines of a schedule's operations in its kernel; none, with the reason, where no stamps can be set."""
-    if verified.program.tensor_columns:
-        return Links({}, "Products whose sums are in tensor memory are not linked to their lines yet.")
-    try:
-        traced = emit(verified, _TRACE)
-    except LoweringError:
-        return Links({}, "Kernels whose sums are split over blocks are not linked to their lines yet.")
+    """The lines of a schedule's operations in its kernel; none, with the reason, where that is of another release."""
     if emit(verified) != source:
         return Links({}, "This kernel.py is not what this release writes: its lines are not linked.")
-    roles = layout(plan_of(verified, _TRACE))
-    marked = _functions(traced, {role.name: role for role in roles})
+    roles = layout(plan_of(verified, READ))
+    marked = _functions(emit(verified, READ), {role.name: role for role in roles})
     found: dict[str, set[int]] = {}
     for name, lines in _functions(source, {}).items():
         for op, number in _matched(lines, marked.get(name, [])):
@@ -70,21 +64,34 @@ def links(verified: VerifiedSchedule, source: str) -> Links:
 def _functions(source: str, roles: Mapping[str, RoleRecords]) -> dict[str, list[_Line]]:
     """The lines of each function at the top of a source, without stamps."""
     found: dict[str, list[_Line]] = {}
-    name, op, depth = "", None, 0
+    name, within = "", list[_Stretch]()
     for number, text in enumerate(source.splitlines(), 1):
         head, stamp = _FUNCTION.match(text), _STAMP.match(text)
         indent = len(text) - len(text.lstrip())
         if head:
-            name, op = head[1], None
+            name, within = head[1], []
         elif text and indent == 0:
             name = ""
-        if text.strip() and indent < depth:
-            op = None
+        if text.strip():
+            within = _still(within, indent)
         if stamp and name in roles:
-            op, depth = _stamped(roles[name], stamp), len(stamp[1])
+            within = [*(one for one in within if one[0] < indent), (indent, _stamped(roles[name], stamp))]
         elif name and text.strip():
+            op = within[-1][1] if within else None
             found.setdefault(name, []).append(_Line(text.replace("stamps_ptr, ", ""), number, op))
     return found
+
+
+_Stretch = tuple[int, str | None]
+"""The lines from a stamp on that are at least so deep, with the operation that they belong to."""
+
+
+def _still(within: list[_Stretch], indent: int) -> list[_Stretch]:
+    """The stretches that a line of this depth is still in: behind a branch or a loop goes on what has branches of its
+    own, which is an epilogue.
+    """
+    kept = [one for one in within if one[0] <= indent]
+    return kept if len(kept) == len(within) or (kept and kept[-1][1] == EPILOGUE) else []
 
 
 def _stamped(role: RoleRecords, stamp: re.Match[str]) -> str | None:
@@ -118,15 +125,16 @@ def _every(verified: VerifiedSchedule, found: Mapping[str, set[int]]) -> dict[st
         if last and step.op.consumer is not None:
             lines.setdefault(str(step.op.id), set()).update(lines[last])
     for op in verified.program.loop:
-        shared = _shared(verified, op.id)
+        shared = _shared(verified, op)
         if shared in lines:
             lines.setdefault(str(op.id), set()).update(lines[shared])
     return {op: numbers for op, numbers in lines.items() if numbers}
 
 
-def _shared(verified: VerifiedSchedule, op: OpId) -> str:
-    """The operation whose text another one has."""
-    role = verified.schedule.place(op).partition
-    if role.startswith(PartitionRole.CONSUMER):
-        return str(op if op.instance is None else replace(op, instance=0))
-    return str(replace(op, k_block=0))
+def _shared(verified: VerifiedSchedule, op: TileOp) -> str:
+    """The operation whose text another one has. One commit of the tensor core hands a slot back for all consumers."""
+    role = verified.schedule.place(op.id).partition
+    committed = role.startswith(PartitionRole.MMA_WARP) and op.kind is OpKind.RELEASE
+    if role.startswith(PartitionRole.CONSUMER) or committed:
+        return str(op.id if op.id.instance is None else replace(op.id, instance=0))
+    return str(replace(op.id, k_block=0))

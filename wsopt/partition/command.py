@@ -20,11 +20,12 @@ def compiled_text(found: CutBuild, where: Path) -> str:
     kernels = counted(len({step["folder"] for step in s["steps"]}), "kernel")
     c = s["certificate"]
     launches = counted(len(s["steps"]), "launch", "launches")
+    skipped = f"  skipped for lack of time: {'; '.join(s['skipped'])}\n" if "skipped" in s else ""
     return (
         f"{s['name']} on {s['machine']}: {launches} of {kernels}, {s['status']}, "
         f"predicted {s['predicted_us']:.1f} us (rooflines {s['roofline_us']:.1f} us), {found.seconds:.1f} s\n"
         f"  {c['pieces']:,} pieces considered, {c['bounded']:,} bounded, {c['solved']:,} solved; "
-        f"{s['workspace_bytes']:,} bytes between kernels\n"
+        f"{s['workspace_bytes']:,} bytes between kernels\n{skipped}"
         f"  written to {where}"
     )
 

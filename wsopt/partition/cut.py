@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from wsopt.errors import LoweringError
+from wsopt.deadline import UNLIMITED, Deadline
+from wsopt.errors import LoweringError, TimeOverError
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
@@ -18,6 +21,7 @@ from wsopt.partition.prices import Level, Price, Prices
 from wsopt.partition.web import Web
 from wsopt.pool.local import LOCAL
 from wsopt.pool.workers import Workers
+from wsopt.report.layout import counted
 
 Progress = Callable[[str, int, int], None]
 Others = Callable[[Piece], float]
@@ -45,7 +49,7 @@ class CutCertificate:
 @dataclass(frozen=True, slots=True)
 class Cut:
     """The pieces of a graph in an order in which they can run, with their prices, and pieces that somebody else
-    computes.
+    computes; what there was no time for, in words.
     """
 
     graph: Graph
@@ -53,6 +57,7 @@ class Cut:
     prices: tuple[Price, ...]
     left: tuple[Piece, ...]
     certificate: CutCertificate
+    skipped: tuple[str, ...] = ()
 
     @property
     def microseconds(self) -> float:
@@ -67,35 +72,27 @@ def cut(
     others: Others | None = None,
     use_cache: bool = True,
     workers: Workers = LOCAL,
+    deadline: Deadline = UNLIMITED,
     progress: Progress = lambda stage, done, total: None,
 ) -> Cut:
     """The cut of a graph into kernels that takes the least predicted time; `workers` price them.
 
     `others` says what somebody else takes for nodes that no kernel is chosen for; without it kernels compute all.
-    Raises LoweringError, with the nodes that no kernel takes and why, where no cover computes the graph.
+    Late before the `deadline` the best cover by kernels that are made is taken; `skipped` says what may be better.
+    Raises LoweringError, with the nodes that no kernel takes and why, where no cover computes the graph, and
+    TimeOverError where the time is over before there are kernels for all of it.
     """
-    cutter = _cutter(graph, machine, others, Prices(machine, use_cache, progress, workers), progress)
-    for _ in range(_ROUNDS):
-        chosen = cutter.cover()
-        ours = cutter.ours(chosen)
-        if not cutter.prices.improve(ours):
-            return Cut(
-                cutter.web.graph,
-                ours,
-                tuple(cutter.prices[piece] for piece in ours),
-                cutter.theirs(chosen),
-                _certificate(cutter.found, cutter.prices, chosen),
-            )
-    raise LoweringError(f"graph {graph.name}: no cut is settled after {_ROUNDS} covers")
+    prices = Prices(machine, use_cache, deadline.bounded(graph.name, progress), workers, deadline)
+    return cutter_of(graph, prices, others).settled()
 
 
 def check_cuttable(graph: Graph, machine: Machine) -> None:
     """Raise LoweringError as `cut` does for a graph that kernels do not compute; nothing is priced."""
-    _cutter(graph, machine, None, Prices(machine), lambda stage, done, total: None).cover()
+    cutter_of(graph, Prices(machine)).cover()
 
 
 @dataclass(frozen=True, slots=True)
-class _Cutter:
+class Cutter:
     """What a cut is chosen among: candidates with their prices, and single nodes with what somebody else takes."""
 
     web: Web
@@ -104,6 +101,21 @@ class _Cutter:
     bare: tuple[Piece, ...]
     times: tuple[float, ...]
 
+    def settled(self) -> Cut:
+        """The best cut, each of its kernels made. Raises as `cut`."""
+        graph, prices = self.web.graph, self.prices
+        for _ in range(_ROUNDS):
+            chosen = self.cover()
+            late = bool(prices.late) or time.monotonic() > prices.deadline.search_end
+            made = self.chosen(made_only=True) if late else None
+            if made is not None:
+                return self.cut(made, least=chosen)
+            if prices.late:
+                raise _too_late(graph, prices)
+            if not prices.improve(self.ours(chosen)):
+                return self.cut(chosen, least=chosen)
+        raise LoweringError(f"graph {graph.name}: no cut is settled after {_ROUNDS} covers")
+
     def cover(self) -> Chosen:
         """The best cover at the prices of now. Raises LoweringError where there is none."""
         found = self.chosen()
@@ -111,10 +123,12 @@ class _Cutter:
             raise LoweringError(_uncovered(self.web, self.found, self.prices))
         return found
 
-    def chosen(self) -> Chosen | None:
-        """The best cover at the prices of now, or None."""
+    def chosen(self, *, made_only: bool = False) -> Chosen | None:
+        """The best cover at the prices of now, or None; of all pieces or of those whose kernels are made."""
         inputs = frozenset(one.name for one in self.web.graph.inputs)
-        known = [self.prices[piece].microseconds for piece in self.found.pieces]
+        prices = [self.prices[piece] for piece in self.found.pieces]
+        least = Level.SOLVED if made_only else Level.ROOFLINE
+        known = [price.microseconds if price.level >= least else math.inf for price in prices]
         options = [
             Option(
                 frozenset(piece.graph.outputs),
@@ -131,39 +145,75 @@ class _Cutter:
         """The pieces of a cover that kernels compute."""
         return tuple(self.found.pieces[n] for n in chosen.options if n < len(self.found.pieces))
 
+    def cut(self, chosen: Chosen, *, least: Chosen) -> Cut:
+        """The cut that a cover by made kernels is, none being faster than the `least` one at the prices of now."""
+        ours = self.ours(chosen)
+        prices = tuple(self.prices[piece] for piece in ours)
+        optimal = all(
+            price.build.summary["status"] == "optimal" for price in prices if price.build is not None
+        )
+        open_ones = [piece for piece in self.ours(least) if self.prices[piece].level is not Level.SOLVED]
+        certificate = _certificate(self.found, self.prices, chosen)
+        proved = certificate.proved and optimal and not open_ones
+        left, skipped = self.theirs(chosen), self._skipped(open_ones, least)
+        return Cut(self.web.graph, ours, prices, left, replace(certificate, proved=proved), skipped)
+
+    def _skipped(self, open_ones: list[Piece], least: Chosen) -> tuple[str, ...]:
+        """What there was no time for, in words."""
+        if not open_ones:
+            return ()
+        kernels, us = counted(len({piece.key for piece in open_ones}), "piece"), self.microseconds(least)
+        return (f"kernels of {kernels} not made, with which {us:,.1f} us are not excluded",)
+
+    def microseconds(self, chosen: Chosen) -> float:
+        """The time of a cover at the prices of now."""
+        return math.fsum(
+            (*(self.prices[piece].microseconds for piece in self.ours(chosen)), *self._others(chosen))
+        )
+
+    def _others(self, chosen: Chosen) -> tuple[float, ...]:
+        """What somebody else takes for the pieces of a cover that no kernel computes."""
+        first = len(self.found.pieces)
+        return tuple(self.times[n - first] for n in chosen.options if n >= first)
+
     def theirs(self, chosen: Chosen) -> tuple[Piece, ...]:
         """The pieces of a cover that somebody else computes."""
         first = len(self.found.pieces)
         return tuple(self.bare[n - first] for n in chosen.options if n >= first)
 
 
-def _cutter(
-    graph: Graph, machine: Machine, others: Others | None, prices: Prices, progress: Progress
-) -> _Cutter:
+def _too_late(graph: Graph, prices: Prices) -> TimeOverError:
+    names = ", ".join(dict.fromkeys(prices.late))
+    return TimeOverError(
+        f"graph {graph.name}: the {prices.deadline.seconds:g} s of --time-limit were not enough for the kernels of "
+        f"the pieces that end in {names}, which cannot be left out; give it more time"
+    )
+
+
+def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cutter:
     """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all.
 
     Whoever reads a view makes it again. Where nothing computes the graph so, a view may be a kernel's that copies.
     """
     web = Web(needed(graph))
     _check_outputs(web)
-    made = _cutter_of(web, machine, others, prices, progress)
+    made = _cutter_of(web, others, prices)
     copies = Web(web.graph, moves=True)
     if others is not None or len(copies.solid) == len(web.solid) or made.chosen() is not None:
         return made
-    copying = _cutter_of(copies, machine, others, prices, progress)
+    copying = _cutter_of(copies, others, prices)
     return made if copying.chosen() is None else copying
 
 
-def _cutter_of(
-    web: Web, machine: Machine, others: Others | None, prices: Prices, progress: Progress
-) -> _Cutter:
+def _cutter_of(web: Web, others: Others | None, prices: Prices) -> Cutter:
     """The candidates of a graph's solid nodes."""
-    found = find_candidates(web, Oracle(machine), lambda done, total: progress("pieces", done, total))
+    show = functools.partial(prices.progress, "pieces")
+    found = find_candidates(web, Oracle(prices.machine), show)
     for piece, answer in zip(found.pieces, found.answers, strict=True):
         prices.known.setdefault(piece.key, Price(answer.roofline_us, Level.ROOFLINE))
     bare = () if others is None else bare_pieces(web)
     times = () if others is None else tuple(map(others, bare))
-    return _Cutter(web, found, prices, bare, times)
+    return Cutter(web, found, prices, bare, times)
 
 
 def _certificate(found: Candidates, prices: Prices, chosen: Chosen) -> CutCertificate:

@@ -44,7 +44,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class CutRecord:
-    """A cut.json. `steps` are in the order in which they run; steps that are alike share a kernel."""
+    """A cut.json. `steps` are in the order in which they run; steps that are alike share a kernel. `skipped` is what
+    there was no time for.
+    """
 
     format: str
     name: str
@@ -55,6 +57,7 @@ class CutRecord:
     steps: tuple[Step, ...]
     places: tuple[Place, ...]
     certificate: CutCertificate
+    skipped: tuple[str, ...] = ()
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -85,11 +88,17 @@ def record_of(cut: Cut, machine: str, folders: dict[str, str], first: dict[str, 
                 price.build.schedule.prediction.bound_by,
             )
         )
+    skipped = [
+        f"{folders[piece.key]}: {told}"
+        for piece, price in zip(cut.pieces, cut.prices, strict=True)
+        if price.build is not None
+        for told in price.build.summary.get("skipped", ())
+    ]
     kept = _places(cut.graph, steps)
     end = max((one.offset + one.nbytes for one in kept), default=0)
     return CutRecord(
         FORMAT, cut.graph.name, machine, cut.microseconds, sum(step.roofline_us for step in steps), end,
-        tuple(steps), kept, cut.certificate,
+        tuple(steps), kept, cut.certificate, (*cut.skipped, *dict.fromkeys(skipped)),
     )  # fmt: skip
 
 
@@ -130,4 +139,5 @@ def summary_of(record: CutRecord) -> dict[str, Any]:
         "steps": data["steps"],
         "places": data["places"],
         "certificate": data["certificate"],
+        **({"skipped": data["skipped"]} if record.skipped else {}),
     }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 
 from wsopt.cache import BuildCache, build_key, cache_folder
+from wsopt.deadline import Deadline
 from wsopt.entries import extended
 from wsopt.folder import KERNELS, machine_text
 from wsopt.graph.serialize import graph_to_json
@@ -15,9 +17,10 @@ from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
 from wsopt.partition.accept import refusal_of
 from wsopt.partition.build import CutBuild, cut_build
-from wsopt.partition.cut import Cut, check_cuttable, cut
-from wsopt.partition.document import record_of, record_text
+from wsopt.partition.cut import Cut, cutter_of
+from wsopt.partition.document import CutRecord, record_of, record_text
 from wsopt.partition.exact_products import written_out
+from wsopt.partition.prices import Prices
 from wsopt.partition.sequence import sequence_text
 from wsopt.partition.text import cut_text
 from wsopt.pool.local import LOCAL
@@ -33,28 +36,34 @@ def build_cut(
     graph: Graph,
     machine: Machine,
     *,
+    seconds: float | None = None,
     use_cache: bool = True,
     workers: Workers = LOCAL,
     progress: Progress = lambda stage, done, total: None,
 ) -> CutBuild:
     """Compile a graph to the kernels that compute it in the least predicted time, one after the other; `workers`
-    search them.
+    search them. `seconds` limits all of it: what there was no time for, the summary says under `skipped`.
 
-    Raises LoweringError where kernels do not compute all of it, with the nodes and reasons; nothing is written.
+    Raises LoweringError where kernels do not compute all of it, with the nodes and reasons, and TimeOverError where
+    the time is over before each has its checked kernel; nothing is written.
     """
-    began = time.monotonic()
+    deadline = Deadline(math.inf if seconds is None else seconds)
     require_target(machine)
     graph = written_out(graph)
-    check_cuttable(graph, machine)  # what is wrong with a graph is told wherever this runs
-    require_triton("compiling a kernel")
     use_cache = use_cache and not extended()
     cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), under=_CUT)
     files = cache.get(key) if use_cache else None
-    if files is None:
-        files = _files(cut(graph, machine, use_cache=use_cache, workers=workers, progress=progress), machine)
-        if use_cache:
+    if files is not None:
+        require_triton("compiling a kernel")
+    else:
+        show = deadline.bounded(graph.name, progress)
+        cutter = cutter_of(graph, Prices(machine, use_cache, show, workers, deadline))
+        cutter.cover()  # what is wrong with a graph is told wherever this runs
+        require_triton("compiling a kernel")
+        record, files = _files(cutter.settled(), machine)
+        if use_cache and not record.skipped:
             cache.put(key, files)
-    return cut_build(files, time.monotonic() - began)
+    return cut_build(files, time.monotonic() - deadline.began)
 
 
 def is_refused(graph: Graph, machine: Machine) -> bool:
@@ -62,8 +71,8 @@ def is_refused(graph: Graph, machine: Machine) -> bool:
     return bool(refusal_of(graph, machine))
 
 
-def _files(found: Cut, machine: Machine) -> dict[str, str]:
-    """The files of a build: those of each kernel in its folder, and what is over them."""
+def _files(found: Cut, machine: Machine) -> tuple[CutRecord, dict[str, str]]:
+    """The record of a build, and its files: those of each kernel in its folder, and what is over them."""
     folders: dict[str, str] = {}
     first: dict[str, Graph] = {}
     own: dict[str, str] = {}
@@ -76,7 +85,7 @@ def _files(found: Cut, machine: Machine) -> dict[str, str]:
         first[piece.key] = price.made_of
         own |= {f"{folders[piece.key]}/{name}": text for name, text in price.build.files.items()}
     record = record_of(found, machine.name, folders, first)
-    return {
+    return record, {
         "graph.json": json.dumps(graph_to_json(found.graph), indent=1, ensure_ascii=False) + "\n",
         "cut.json": record_text(record),
         "kernel.py": sequence_text(found.graph, record),

@@ -30,6 +30,8 @@ def cut_text(record: CutRecord) -> str:
         "",
         *wrapped(_verdict(record), _WIDTH),
     ]
+    if record.skipped:
+        lines += wrapped(f"Skipped for lack of time: {'; '.join(record.skipped)}.", _WIDTH)
     for name, complaint in record.certificate.rejected:
         lines += wrapped(f"No kernel for the piece that ends in {name}: {complaint}", _WIDTH)
     return "\n".join(lines) + "\n"

@@ -6,13 +6,14 @@ Effective initiation interval of loops with arithmetic: contention for units and
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
 from wsopt.program.ids import OpId, OpKind, ValueKind
 from wsopt.program.program import ARITHMETIC, RingPlan, TileOp, TileProgram, Unit
 from wsopt.program.units import UNITS
-from wsopt.schedule.budget import takes_time
+from wsopt.schedule.budget import issuers, takes_time
 
 
 def held_cycles(program: TileProgram) -> dict[str, int]:
@@ -20,14 +21,13 @@ def held_cycles(program: TileProgram) -> dict[str, int]:
     return {unit: sum(c for op in program.loop for held, c in op.held if held == unit) for unit in UNITS}
 
 
-def issue_cycles(program: TileProgram) -> dict[int | None, int]:
-    """Cycles an iteration for which each consumer's own thread is held, and that of a role that computes for all."""
-    found: dict[int | None, int] = {
-        consumer: sum(op.issue for op in own if takes_time(program, op))
-        for consumer, own in program.by_consumer.items()
-    }
-    apart = sum(op.issue for op in program.ops if op.apart)
-    return found | {None: apart} if apart else found
+def issue_cycles(program: TileProgram) -> dict[str, int]:
+    """Cycles an iteration for which the thread of each partition is held that multiplies or computes, by its name."""
+    found = Counter[str]()
+    for op in (op for op in program.ops if op.apart or op.consumer is not None):
+        (partition,) = issuers(program, op)
+        found[partition] += op.issue * (op.apart or takes_time(program, op))
+    return dict(found)
 
 
 def busiest(program: TileProgram, without: Unit) -> int:
@@ -104,12 +104,14 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     longest, where the loop computes values; that of products has an effective II of its own (`perf/effective_ii.py`).
     """
     computes, threads = program.computes_with_products, issue_cycles(program)
-    if not (computes or None in threads or program.feeds_products or program.adds_partials):
+    apart = any(op.apart for op in program.ops)
+    if not (computes or apart or program.feeds_products or program.adds_partials):
         return 0
     held, thread = held_cycles(program), max(threads.values(), default=0)
     depths = zip(program.rings, slots, strict=True) if computes and slots else ()
     ring = max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
-    if (computes or program.feeds_products) and program.structure.consumers > 1:
+    in_registers = not program.values_apart  # else one warp issues all of them, one behind the other
+    if in_registers and (computes or program.feeds_products) and program.structure.consumers > 1:
         # The tensor core goes from one consumer to the next, whose products wait for the end of those before. Partial
         # sums are added up under the products of the same consumer.
         held[Unit.TENSOR] += sum(op.latency - op.busy for op in program.of(OpKind.MMA))

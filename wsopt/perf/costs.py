@@ -19,6 +19,7 @@ from wsopt.program.facts import (
     Copy,
     Cost,
     Counts,
+    Moved,
     Product,
     Promotion,
     Read,
@@ -241,8 +242,27 @@ def _promotion(added: Promotion, machine: Machine) -> Cost:
 
 @cost.register
 def _rescale(rescaled: Rescale, machine: Machine) -> Cost:
+    """Sums in tensor memory come into registers and go back."""
     cycles = math.ceil(rescaled.elements / machine.scalar_alone["mul"] + machine.latency.arithmetic)
-    return Cost(cycles, cycles, pipes=((Unit.FMA, cycles),))
+    trip = 0
+    if rescaled.apart:
+        trip = machine.latency.mbarrier_wait + 2 * _tensor_memory_cycles(rescaled.apart, machine)
+    both = math.ceil(cycles + trip)
+    return Cost(both, both, pipes=((Unit.FMA, cycles),))
+
+
+@cost.register
+def _moved(moved: Moved, machine: Machine) -> Cost:
+    """Of a tile that comes into registers its barrier is waited for first; one that is written is told of."""
+    latency = machine.latency
+    told = latency.mbarrier_arrive if moved.written else latency.mbarrier_wait
+    cycles = math.ceil(told + _tensor_memory_cycles(moved.nbytes, machine))
+    return Cost(cycles, cycles)
+
+
+def _tensor_memory_cycles(nbytes: int, machine: Machine) -> float:
+    """Cycles in which bytes go between registers and tensor memory, and the last of them are there."""
+    return machine.latency.smem_load + nbytes / machine.tensor_memory_bytes_per_cycle
 
 
 # --- arithmetic -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from wsopt.perf.stores import kind, kind_bytes, tile_stores
 from wsopt.program.facts import Shares
 from wsopt.program.program import Epilogue, EpilogueCost, Iteration, OpKind, TileProgram
 from wsopt.program.types import Sharing, Structure, column_role, row_role
-from wsopt.schedule.types import EpilogueBuffers
+from wsopt.schedule.types import EpilogueBuffers, PartitionRole
 from wsopt.tensors.views import Reduction, View
 
 _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
@@ -113,7 +113,7 @@ def epilogue_cost(after: Epilogue, s: Structure, machine: Machine) -> EpilogueCo
 class Epilogues:
     """Cycles of the epilogue of `each` tile that another of its block follows, and of a block's `last` one.
 
-    `under`: whether each runs under the next tile's products, with two sets of sums.
+    `under`: whether each runs under the next tile's products, with two sets of sums and nothing else to do there.
     """
 
     each: int
@@ -130,7 +130,7 @@ def epilogues(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) 
     if program.shares is not None:
         return _of_shares(program.shares, split, each, last, in_turn=program.work is not None)
     each, last = split.part + math.ceil((split.all + each) / splits), split.part + split.all + last
-    return Epilogues(each, last, buffers.sums > 1)
+    return Epilogues(each, last, buffers.sums > 1 and not program.computes)
 
 
 def _of_shares(shares: Shares, split: SplitCost, each: int, last: int, *, in_turn: bool) -> Epilogues:
@@ -175,12 +175,13 @@ def _copying(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -
     turns = s.consumers if s.sharing is Sharing.PING_PONG and not by_loader else 1
     copies = s.subtiles * len(program.after.full) * copy_issue(machine) * (s.at_once if by_loader else 1)
     loads = sum(op.issue for op in program.ops if op.kind is OpKind.TMA_LOAD)
-    own = loads if by_loader else sum(op.issue for op in program.ops if op.consumer == 0)
+    threads = issue_cycles(program)
+    own = loads if by_loader else threads.get(f"{PartitionRole.CONSUMER}0", 0)
     if (
         n * (own - turns * _pass_products(program)) + copies <= 0
     ):  # as nearly always: no unit need be looked at
         return 0
-    loop = max(loads, *issue_cycles(program).values(), *held_cycles(program).values())
+    loop = max(loads, *threads.values(), *held_cycles(program).values())
     return max(0, n * (own - turns * loop) + copies)
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from wsopt.lowering.lower import Cuttable, unpriced
+from wsopt.entries import extended
+from wsopt.lowering.lower import Cuttable, grid_of, unpriced
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import PROMOTION, TILE_GRAIN, copy_cost, copy_lines, cost, mma_cycles, rest_cycles
@@ -23,6 +24,7 @@ from wsopt.program.ids import OpKind
 from wsopt.program.program import Demand, EpilogueCost, Iteration, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.program.units import with_units
+from wsopt.schedule.budget import issuers
 from wsopt.tensors.parts import parts
 from wsopt.tensors.views import Role
 
@@ -37,14 +39,36 @@ beside its arithmetic (`docs/calibration/h200_rows.json`).
 
 def lower(region: Cuttable, s: Structure, machine: Machine) -> TileProgram:
     """The tile program of a region cut to a structure. Costs are in cycles of `machine`."""
-    return priced(unpriced(region, s, machine), machine)
+    once = _without_order.__wrapped__ if extended() else _without_order
+    program = once(region, replace(s, group=1), machine)
+    if s.group > 1:
+        program = replace(program, structure=s, grid=grid_of(region, s))
+    return _finished(program, machine)
 
 
 def priced(program: TileProgram, machine: Machine) -> TileProgram:
     """The program with the cycles of its operations and of its epilogue. Where its ring has an effective II of its
     own, with what a K-block asks for, and copies at the clock that the power limit leaves the loop.
     """
-    s, after, clock = program.structure, program.after, None
+    return _finished(_priced_apart(program, machine), machine)
+
+
+def _finished(program: TileProgram, machine: Machine) -> TileProgram:
+    """A program whose prices apart are there, with all others."""
+    return with_units(program if program.demand is None else _in_order(program, machine), machine)
+
+
+@functools.lru_cache(maxsize=2048)
+def _without_order(region: Cuttable, s: Structure, machine: Machine) -> TileProgram:
+    """The prices that all rasterization orders of a structure share."""
+    return _priced_apart(unpriced(region, s, machine), machine)
+
+
+def _priced_apart(program: TileProgram, machine: Machine) -> TileProgram:
+    """The program with all prices that no rasterization order changes; `demand` is that of a GPC which asks for
+    nothing, or none where the ring has no effective II of its own.
+    """
+    s, after = program.structure, program.after
     if program.iteration is Iteration.TILE:
         # The loop stores whole tiles itself: there are their buffers alone, one of each output.
         sizes = [s.rows * s.columns * output.view.dtype.bits // 8 for output in after.tile_outputs]
@@ -53,20 +77,29 @@ def priced(program: TileProgram, machine: Machine) -> TileProgram:
     elif program.work is not None:
         program = replace(program, epilogue=epilogue_cost(after, s, machine), grain=_VALUE_GRAIN)
     else:
-        program = replace(
-            program, epilogue=epilogue_cost(after, s, machine), dram_bytes=dram_bytes(program, machine)
-        )
-        demand = k_block_demand(program, machine)
-        program = replace(program, demand=demand, last_demand=last_demand(program, demand, machine))
-        clock = steady_loop(demand, machine, ring_slots(program, machine)).clock_mhz
-    prices = {
-        counts: copy_cost(counts, machine, clock) if isinstance(counts, Copy) else cost(counts, machine)
-        for counts in {op.counts for op in program.ops}
-    }
+        program = replace(program, epilogue=epilogue_cost(after, s, machine))
+        program = replace(program, demand=_demand_apart(program, machine))
+    prices = {counts: cost(counts, machine) for counts in {op.counts for op in program.ops}}
     ops = tuple(replace(op, **_fields(prices[op.counts])) for op in program.ops)
     if program.iteration is Iteration.TILE:
         ops = _fetched(ops, fetch_cycles(program, machine))
-    return with_units(replace(program, ops=ops), machine)
+    return replace(program, ops=ops)
+
+
+def _in_order(program: TileProgram, machine: Machine) -> TileProgram:
+    """A program of products with what depends on the order of its tiles, copies at the clock of its loop."""
+    assert program.demand is not None, "a loop of products asks for something"
+    demand = _with_gpc(program.demand, program, machine)
+    clock = steady_loop(demand, machine, ring_slots(program, machine)).clock_mhz
+    copies = {op.counts for op in program.ops if isinstance(op.counts, Copy)}
+    prices = {counts: _fields(copy_cost(counts, machine, clock)) for counts in copies}
+    return replace(
+        program,
+        dram_bytes=dram_bytes(program, machine),
+        demand=demand,
+        last_demand=last_demand(program, demand, machine),
+        ops=tuple(replace(op, **prices[op.counts]) if op.counts in prices else op for op in program.ops),
+    )
 
 
 def _fetched(ops: tuple[TileOp, ...], cycles: int) -> tuple[TileOp, ...]:
@@ -97,8 +130,22 @@ def _fields(price: Cost) -> dict[str, Any]:
 
 def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
     """The demand of one K-block of a block in the steady state."""
+    return _with_gpc(_demand_apart(program, machine), program, machine)
+
+
+def _with_gpc(apart: Demand, program: TileProgram, machine: Machine) -> Demand:
+    """A demand with what the GPC asks for."""
+    return replace(
+        apart,
+        gpc=gpc_bytes(program, machine, waited_for=True),
+        energy=apart.energy + machine.power_cycles_per_gpc_byte * gpc_bytes(program, machine),
+    )
+
+
+def _demand_apart(program: TileProgram, machine: Machine) -> Demand:
+    """The demand of a K-block but for what its GPC asks for, which the order of tiles says."""
     s, whole = program.structure, program.whole
-    lines, gpc = _lines(program, machine), gpc_bytes(program, machine)
+    lines = _lines(program, machine)
     product = Product(s.rows, s.columns, s.depth, whole.dtype, s.consumer_warps)
     tensor = mma_cycles(product, machine) * s.at_once * whole.products
     # A product's instructions read their rows and their columns of shared memory each anew, part by part.
@@ -111,27 +158,30 @@ def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
         + machine.power_cycles_per_alu_cycle * promotion * s.at_once
         + machine.power_cycles_per_shared_byte * (whole.products * operands) * s.at_once
         + machine.power_cycles_per_l2_byte * lines
-        + machine.power_cycles_per_gpc_byte * gpc
     )
     return Demand(
         lines=lines,
         data=sum(member.nbytes for member in _members(program)),
-        gpc=gpc_bytes(program, machine, waited_for=True),
+        gpc=0,
         tensor=tensor,
         energy=energy,
         between=_between(program, machine),
-        alone=s.sharing is Sharing.PING_PONG or s.consumers == 1,
+        alone=not program.tensor_columns and (s.sharing is Sharing.PING_PONG or s.consumers == 1),
         thread=_thread(program, machine),
         late=_late(program, machine),
     )
 
 
 def _thread(program: TileProgram, machine: Machine) -> float:
-    """Cycles of one K-block for which a consumer's own thread is held, or that of the warp that issues products."""
-    issuers = (None, *program.by_consumer) if program.tensor_columns else (0,)
-    own = [op.counts for op in program.ops if op.consumer in issuers and not op.apart and not op.copy]
-    issued = sum(cost(counts, machine).issue for counts in own if not isinstance(counts, Copy))
-    return issued + sum(rest_cycles(counts, machine) for counts in own if isinstance(counts, Product))
+    """Cycles of one K-block for which a consumer's own thread is held, or that of the warp that issues products: the
+    longer.
+    """
+    held = dict[str, float]()
+    for op in (op for op in program.ops if op.consumer is not None and not op.copy):
+        (partition,) = issuers(program, op)
+        rest = rest_cycles(op.counts, machine) if isinstance(op.counts, Product) else 0.0
+        held[partition] = held.get(partition, 0.0) + cost(op.counts, machine).issue + rest
+    return max(held.values())
 
 
 def _late(program: TileProgram, machine: Machine) -> float:

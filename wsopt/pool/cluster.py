@@ -66,6 +66,11 @@ class Cluster:
     address: str
     client: Any
 
+    @property
+    def at_once(self) -> int:
+        """As `Workers.at_once`: a worker does one task at a time."""
+        return max(1, len(self.client.nthreads()))
+
     def results(
         self,
         function: Callable[[_Task], _Result],

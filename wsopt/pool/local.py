@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from wsopt.errors import InternalError, RequirementError
+from wsopt.pool.share import cores, shared_among, take_share
 from wsopt.pool.workers import Gathering, Progress, Workers, not_kept, silent
 
 _Task = TypeVar("_Task")
@@ -33,6 +34,11 @@ class Forks:
 
     count: int = 0
 
+    @property
+    def at_once(self) -> int:
+        """As `Workers.at_once`."""
+        return self.count or cores()
+
     def results(
         self,
         function: Callable[[_Task], _Result],
@@ -41,7 +47,7 @@ class Forks:
         keep: Callable[[int, _Result], None] = not_kept,
     ) -> list[_Result]:
         """As `Workers.results`. Raises RequirementError where processes end again and again."""
-        processes = min(len(tasks), self.count or os.cpu_count() or 1)
+        processes = min(len(tasks), self.at_once)
         if processes <= 1:
             return _one_by_one(function, tasks, progress, keep)
         gathering: Gathering[_Result] = Gathering(len(tasks), progress, keep, lost=BrokenProcessPool)
@@ -49,7 +55,7 @@ class Forks:
         while not gathering.settled:
             before = len(gathering.found)
             context = multiprocessing.get_context("fork")
-            with ProcessPoolExecutor(processes, mp_context=context) as pool:
+            with ProcessPoolExecutor(processes, context, take_share, (processes,)) as pool:
                 _hand_out(pool, function, tasks, gathering)
             fruitless = 0 if len(gathering.found) > before else fruitless + 1
             if fruitless == TRIES and not gathering.settled:
@@ -97,6 +103,11 @@ class Interpreters:
 
     count: int = 0
 
+    @property
+    def at_once(self) -> int:
+        """As `Workers.at_once`."""
+        return self.count or cores()
+
     def results(
         self,
         function: Callable[[_Task], _Result],
@@ -106,18 +117,20 @@ class Interpreters:
     ) -> list[_Result]:
         """As `Workers.results`. Raises InternalError where an interpreter fails outside of the function."""
         gathering: Gathering[_Result] = Gathering(len(tasks), progress, keep)
-        with ThreadPoolExecutor(self.count or os.cpu_count() or 1) as pool:
-            _hand_out(pool, lambda task: _in_interpreter(function, task), tasks, gathering)
+        processes = max(1, min(len(tasks), self.at_once))
+        with ThreadPoolExecutor(processes) as pool:
+            _hand_out(pool, lambda task: _in_interpreter(function, task, processes), tasks, gathering)
         return gathering.outcome()
 
 
-def _in_interpreter(function: Callable[[_Task], _Result], task: _Task) -> _Result:
-    """The function's result of a task, from another interpreter. Raises what it raises there."""
+def _in_interpreter(function: Callable[[_Task], _Result], task: _Task, processes: int) -> _Result:
+    """The function's result of a task, from another interpreter of so many. Raises what it raises there."""
     sent = base64.b64encode(pickle.dumps((function, task)))
     for _ in range(TRIES):
         done = subprocess.run(
             [sys.executable, "-m", "wsopt.pool.child"],
-            input=sent, capture_output=True, check=False, env=_environment(),
+            input=sent, capture_output=True, check=False,
+            env=_environment() | shared_among(processes),
         )  # fmt: skip
         if done.returncode >= 0:
             break

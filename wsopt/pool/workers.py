@@ -24,6 +24,10 @@ def not_kept(_place: int, _result: Any) -> None:
 class Workers(Protocol):
     """Processes that apply a function to tasks."""
 
+    @property
+    def at_once(self) -> int:
+        """How many tasks are done at once, at most."""
+
     def results(
         self,
         function: Callable[[_Task], _Result],
@@ -76,19 +80,21 @@ class Gathering(Generic[_Result]):
 
     def take(self, places: dict[Any, int], ended: Iterable[Any]) -> None:
         """Take results as tasks end, until all is settled; what is not wanted any more is given up."""
-        self.progress(len(self.found), self.total)
-        for future in ended:
-            error = future.exception()
-            if error is None:
-                self.found[places[future]] = future.result()
-                self.keep(places[future], self.found[places[future]])
-                self.progress(len(self.found), self.total)
-            elif not isinstance(error, self.lost):
-                self.errors[places[future]] = error
-            if self.settled:
-                break
-        for future in places:
-            future.cancel()
+        try:
+            self.progress(len(self.found), self.total)
+            for future in ended:
+                error = future.exception()
+                if error is None:
+                    self.found[places[future]] = future.result()
+                    self.keep(places[future], self.found[places[future]])
+                    self.progress(len(self.found), self.total)
+                elif not isinstance(error, self.lost):
+                    self.errors[places[future]] = error
+                if self.settled:
+                    break
+        finally:  # also where progress says that the time is over
+            for future in places:
+                future.cancel()
 
     def outcome(self) -> list[_Result]:
         """The results in order. Raises the first error."""

@@ -92,9 +92,20 @@ class Promotion:
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """Sums that are multiplied by a factor of each row."""
+    """Sums that are multiplied by a factor of each row; of those that lie `apart` from registers so many bytes are
+    read and written.
+    """
 
     elements: int
+    apart: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A tile between tensor memory and registers: so many bytes, read or `written`."""
+
+    nbytes: int
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +189,18 @@ class Transform:
 
 
 Counts = (
-    Copy | Release | Store | Product | Promotion | Rescale | Read | Arithmetic | Beside | Transform | Cost
+    Copy
+    | Release
+    | Store
+    | Product
+    | Promotion
+    | Rescale
+    | Moved
+    | Read
+    | Arithmetic
+    | Beside
+    | Transform
+    | Cost
 )
 
 # --- the computation, its grid and its tensors ----------------------------------------------------------

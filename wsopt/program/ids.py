@@ -20,6 +20,8 @@ class OpKind(StrEnum):
     ACCUMULATE = "accumulate"
     ELEMENTWISE = "elementwise"
     RESCALE = "rescale"
+    READ = "read"
+    WRITE = "write"
     TMA_STORE = "tma_store"
     ADDED = "added"
 
@@ -38,7 +40,7 @@ class Unit(StrEnum):
 
 class ValueKind(StrEnum):
     """Kind of a tile: a copy of a tensor's, which a slot of a ring or the block holds; partial sums, sums, or values
-    in a consumer's registers.
+    in a consumer's registers; a product's result, or a value that it takes, in tensor memory.
     """
 
     TILE = "tile"
@@ -46,6 +48,8 @@ class ValueKind(StrEnum):
     PARTIAL = "partial"
     SUM = "sum"
     VALUE = "value"
+    RESULT = "result"
+    OPERAND = "operand"
 
 
 AGAIN = "again"

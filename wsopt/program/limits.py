@@ -19,6 +19,7 @@ class Limit(StrEnum):
     ONE_PROGRAM = "one program for all consumers"
     ROWS_IN_A_PASS = "rows within a pass"
     SUMS_IN_A_PASS = "partial sums within a pass"
+    VALUES_IN_A_PASS = "K-blocks in tensor memory within a pass"
     TRANSFORM_IN_A_PASS = "computed operands within a pass"
     BASE_REGISTERS = "base registers of a tensor instruction"
     MOST_SLOTS = "32 slots a ring"
@@ -31,6 +32,10 @@ class Limit(StrEnum):
     LOADERS = "two loading warps, a ring each"
     OWN_OPERATIONS = "consumers issue what is theirs"
     COOPERATIVE_VALUES = "no ping-pong in loops that compute values"
+    ONE_TILE_A_BLOCK = "one tile a block where values go through tensor memory"
+    OPERANDS_IN_SHARED = "computed operands through tensor memory alone"
+    ONE_WARPGROUP = "one warpgroup for a tile of scores"
+    EVERY_RESCALE = "sums rescaled for every K-block"
     STREAMED_TRANSFORM = "computed operands from streamed tensors alone"
     ROWS_OF_TILES = "rows in persistent cooperative blocks"
     ALL_PROMOTED = "all products promoted, or none"
@@ -126,6 +131,16 @@ RECORDS = (
         "warning C7514).",
         How.LEFT_OUT,
         "The constraint is left out, and with it the bound of the interval that follows from it.",
+        ("solve/model.py:within_a_pass", "checker.py:_overlaps"),
+    ),
+    Record(
+        Limit.VALUES_IN_A_PASS,
+        "Where values of a loop go through tensor memory, a consumer may not begin a K-block before it has ended the "
+        "one before.",
+        "Its pass reads a K-block's scores once, and the sums of the one before when it rescales them: one barrier "
+        "each tells of them.",
+        How.LEFT_OUT,
+        "The constraint is left out: consumers may be in several K-blocks at once.",
         ("solve/model.py:within_a_pass", "checker.py:_overlaps"),
     ),
     Record(
@@ -233,8 +248,8 @@ RECORDS = (
     ),
     Record(
         Limit.OWN_OPERATIONS,
-        "A consumer's products and arithmetic may not be issued by another role: there is no role for rescaling or "
-        "softmax alone.",
+        "A consumer's products and arithmetic may not be issued by another role: there is none for softmax alone, "
+        "nor, where sums are in registers, for rescaling.",
         "Tiles in registers are handed from one role to another by transform warpgroups alone.",
         How.CEILING,
         "The model cannot express it: it has no channels between other roles. Issuing takes no consumer's time, and "
@@ -250,6 +265,42 @@ RECORDS = (
         "Persistent blocks in ping-pong are structures there too: one consumer is in the loop at a time, and "
         "another's epilogue and start run under it.",
         ("lowering/structures.py:_k_block_structures",),
+    ),
+    Record(
+        Limit.ONE_TILE_A_BLOCK,
+        "Where values of a loop go through tensor memory, blocks may not be persistent.",
+        "Four roles would read which tiles a block takes. What their reads have in common ptxas 13.4 keeps from the "
+        "kernel's first line on, and spills it (Triton 3.9, `--regAllocOptLevel=2`).",
+        How.CHOICES,
+        "Persistent blocks are structures there too: the next tile's first products run under an epilogue.",
+        ("lowering/structures.py:_k_block_structures",),
+    ),
+    Record(
+        Limit.OPERANDS_IN_SHARED,
+        "Where values of a loop go through tensor memory, a product may not take one from shared memory.",
+        "No consumer stages an operand there: it would take 32 KiB of a tile, and a fence before the product.",
+        How.BYTES,
+        "The model cannot express it. No kernel is faster than its bytes: the gain is at most what the prediction "
+        "has above them.",
+        ("lowering/structures.py:_operands",),
+    ),
+    Record(
+        Limit.ONE_WARPGROUP,
+        "Where values of a loop go through tensor memory, a tile's scores may not be two warpgroups'.",
+        "A row is one thread's, so that its maximum and its sum take no exchange between threads.",
+        How.BYTES,
+        "The model cannot express it; the gain is at most what the prediction has above its bytes.",
+        ("lowering/structures.py:_is_legal", "targets/targets.py:BLACKWELL"),
+    ),
+    Record(
+        Limit.EVERY_RESCALE,
+        "Where values of a loop go through tensor memory, sums may not be left as they are where a maximum has moved "
+        "but little.",
+        "All rows of a tile would have to agree, for the branch is a warpgroup's; and the factor would be kept for "
+        "later K-blocks.",
+        How.BYTES,
+        "The model cannot express it; the gain is at most what the prediction has above its bytes.",
+        ("lowering/steps.py:_Maker",),
     ),
     Record(
         Limit.STREAMED_TRANSFORM,

@@ -41,12 +41,13 @@ class Iteration(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tile: its shape, element type and space."""
+    """A tile: its shape, element type and space. It may lie in the columns of another that it is made from."""
 
     id: ValueId
     shape: tuple[int, ...]
     dtype: DType
     space: Space
+    within: ValueId | None = None
 
     @property
     def consumer(self) -> int | None:
@@ -57,6 +58,12 @@ class Value:
     def nbytes(self) -> int:
         """Bytes of the tile."""
         return math.prod(self.shape) * self.dtype.bits // 8
+
+    @property
+    def tensor_columns(self) -> int:
+        """Columns of tensor memory that it takes, 32 bits each: none in those of another tile."""
+        apart = self.space is Space.TENSOR and self.within is None
+        return self.shape[1] * self.dtype.bits // 32 if apart else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,7 @@ class TileOp:
     @property
     def makes(self) -> tuple[str, ...]:
         """The names of what it computes: its items, or the product that it is, or whose sums it rescales."""
-        product = self.kind in (OpKind.MMA, OpKind.RESCALE)
+        product = self.kind in (OpKind.MMA, OpKind.RESCALE, OpKind.READ, OpKind.WRITE)
         return (self.id.subject,) if product else tuple(item.name for item in self.items)
 
     @property
@@ -112,11 +119,18 @@ class TileOp:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`target` of iteration i + `distance` may not start before the result of `source` of iteration i."""
+    """`target` of iteration i + `distance` may not start before the result of `source` of iteration i; or before its
+    issue, where who issues both `keeps_order`: one unit does one after the other.
+    """
 
     source: OpId
     target: OpId
     distance: int
+    keeps_order: bool = False
+
+    def wait(self, source: TileOp) -> int:
+        """Cycles from the start of the source to that of the target, at least, but for a hand-over."""
+        return source.issue if self.keeps_order else source.latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +159,8 @@ class Demand:
 
     `data` are the bytes themselves, which one SM alone gets at its own rate, of whatever lines they are a part;
     `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its K-blocks.
-    `alone` where one consumer at a time has products under way: what it waits for, nobody fills. `active` is the
+    `alone` where one consumer at a time has products under way, and waits for them: what it waits for, nobody fills.
+    Products into tensor memory queue up behind each other, whoever reads the sums. `active` is the
     share of the SMs that are at work. A consumer's own thread is held for `thread` cycles; a slot is handed back
     `late`, by the cycles for which the next product is issued before.
     """
@@ -337,7 +352,12 @@ class TileProgram:
     @property
     def tensor_columns(self) -> int:
         """Columns of tensor memory that one set of its sums takes; 0 where sums are in registers."""
-        return sum(value.shape[1] for value in self.values if value.space is Space.TENSOR)
+        return sum(value.tensor_columns for value in self.values)
+
+    @property
+    def values_apart(self) -> bool:
+        """Whether values of the loop go to and from products through tensor memory."""
+        return any(value.id.kind is ValueKind.RESULT for value in self.values)
 
     @property
     def least_iterations(self) -> int:
@@ -373,8 +393,8 @@ class TileProgram:
     @property
     def computes_with_products(self) -> bool:
         """Whether arithmetic of the loop reads what a product of the same iteration has made."""
-        pair = OpKind.MMA, OpKind.ELEMENTWISE
-        return any((edge.source.kind, edge.target.kind) == pair for edge in self.edges if not edge.distance)
+        pairs = {(OpKind.MMA, OpKind.ELEMENTWISE), (OpKind.MMA, OpKind.READ)}
+        return any((edge.source.kind, edge.target.kind) in pairs for edge in self.edges if not edge.distance)
 
     @property
     def first_products(self) -> tuple[tuple[TileOp, TileOp], ...]:
@@ -382,7 +402,8 @@ class TileProgram:
         the result: one that computes a value from it or, where a loop computes none from products, any.
         """
         own = [(self.op(edge.source), self.op(edge.target)) for edge in self.edges if not edge.distance]
-        later = {target.id for source, target in own if source.kind is OpKind.ELEMENTWISE}
+        makes, reads = (OpKind.ELEMENTWISE, OpKind.WRITE), (OpKind.ELEMENTWISE, OpKind.READ)
+        later = {target.id for source, target in own if source.kind in makes}
         every = [pair for pair in own if pair[0].kind is OpKind.MMA]
         found = [pair for pair in every if pair[0].id not in later] or every
-        return tuple(pair for pair in found if pair[1].kind is OpKind.ELEMENTWISE) or tuple(found)
+        return tuple(pair for pair in found if pair[1].kind in reads) or tuple(found)

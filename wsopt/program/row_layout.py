@@ -44,6 +44,10 @@ class RowLayout:
         own, order = ([self.vector, 1], [0, 1]) if self.outer else ([1, self.vector], [1, 0])
         return f"gl.BlockedLayout({own}, {list(self.lanes)}, {list(self.warps)}, {order})"
 
+    def turned(self) -> RowLayout:
+        """The layout of the transposed tile, of which each thread has the same elements."""
+        return RowLayout(self.vector, self.lanes[::-1], self.warps[::-1], not self.outer)
+
 
 def widest_bits(views: Iterable[View]) -> int:
     """Bits of the widest element among tensors."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from wsopt.targets import Operands
 from wsopt.tensors.views import Role, pow2
 
 
@@ -27,6 +28,9 @@ class Space(StrEnum):
     SHARED = "shared"
     REGISTERS = "registers"
     TENSOR = "tensor memory"
+
+
+_WORDS = {Operands.COLUMNS: "columns of their own", Operands.SCORES: "their scores' columns"}
 
 
 class Sharing(StrEnum):
@@ -54,6 +58,8 @@ class Structure:
     With `early_release` a loop of products alone only begins a product before it hands back the slot of the one
     before, and issues the rest behind that; without, products are issued whole. `splits` is over how many blocks the
     streamed axis of a tile is split: each has partial sums of its own part, and the last to arrive adds them up.
+    A loop that computes values between products hands them to products through `operands`; so many `corrections` are
+    warpgroups that rescale the sums of all consumers, which hand them the factors.
     With `shares` each block takes an equal share of the K-blocks of all tiles, one tile's behind another's, wherever
     tiles begin and end: of a tile at an end of its share it has a part.
     """
@@ -75,6 +81,8 @@ class Structure:
     early_release: bool = True
     splits: int = 1
     shares: bool = False
+    operands: Operands = Operands.REGISTERS
+    corrections: int = 0
 
     @property
     def parted(self) -> bool:
@@ -115,7 +123,9 @@ class Structure:
         depth = f"x{self.depth}" if self.depth > 1 else ""
         blocks = "persistent" if self.persistent else "one tile a block"
         blocks += f", {self.transforms} transform warpgroup(s)" if self.transforms else ""
+        blocks += f", {self.corrections} correction warpgroup(s)" if self.corrections else ""
         blocks += f", {self.exp2_eighths}/8 of exp2 by a polynomial" if self.exp2_eighths else ""
+        blocks += "" if self.operands is Operands.REGISTERS else f", operands in {_WORDS[self.operands]}"
         blocks += "" if self.early_release else ", products issued whole"
         blocks += f", sums split {self.splits} ways" if self.splits > 1 else ""
         blocks += ", equal shares of all K-blocks" if self.shares else ""

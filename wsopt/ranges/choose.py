@@ -8,11 +8,14 @@ least of all near structures, and `Cover.proved` says whether CP-SAT came to an 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.emit.source import emit
 from wsopt.errors import InfeasibleError, LoweringError
 from wsopt.graph.symbolic import said
@@ -32,6 +35,7 @@ from wsopt.ranges.find import (
 from wsopt.ranges.kinds import kind_of
 from wsopt.ranges.points import Grid, Point, grid_of, samples_of
 from wsopt.ranges.price import Extents, Kernel
+from wsopt.report.layout import counted
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import for_trial
 from wsopt.solve.cover import Cover, Losses, cover, covering
@@ -48,7 +52,8 @@ Columns = list[tuple[Kernel | Structure, list[float]]]
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The kernels, the number of the one that serves each cell, and per cell the predicted time in microseconds, the
-    least known one, and with `worst`, `mean`, `switches` and `proved` what the cover is worth.
+    least known one, and with `worst`, `mean`, `switches` and `proved` what the cover is worth; what there was no time
+    for, in words.
     """
 
     grid: Grid
@@ -64,6 +69,7 @@ class Choice:
     mean: float
     switches: int
     proved: tuple[bool, bool, bool]
+    skipped: tuple[str, ...] = ()
 
     def largest(self, kernel: int) -> Point:
         """The largest extents of the cells that a kernel serves, those of the first dimension first."""
@@ -83,6 +89,7 @@ class Chooser:
     progress: Progress
     workers: Workers
     grid: Grid
+    deadline: Deadline = UNLIMITED
     found: dict[Point, Found] = field(default_factory=dict)
     bounds: dict[Structure, list[float]] = field(default_factory=dict)
     kernels: dict[Schedule, Kernel] = field(default_factory=dict)
@@ -95,7 +102,9 @@ class Chooser:
     def search(self) -> None:
         """Search the samples, and price what came near at all cells."""
         graph, machine = self.extents.symbolic, self.extents.machine
-        tasks = [Task(graph, machine, point) for point in samples_of(self.grid, SAMPLES)]
+        points = samples_of(self.grid, SAMPLES)
+        seconds = self.deadline.share(len(points), self.workers.at_once, self.deadline.samples_end)
+        tasks = [Task(graph, machine, one, seconds=seconds, deadline=self.deadline) for one in points]
         results = self.workers.results(
             search_at, tasks, lambda done, total: self.progress("search", done, total)
         )
@@ -128,19 +137,36 @@ class Chooser:
             self.times[kernel.key] = [self.extents.microseconds(kernel, cell) for cell in self.grid.cells]
 
     def choose(self) -> Choice:
-        """The best cover by kernels that are solved and that serve their cells with one text."""
-        for _ in range(_ROUNDS):
+        """The best cover by kernels that are solved and that serve their cells with one text. Where there is no time
+        to solve more, structures that are not solved say what the best is, and serve nowhere.
+        """
+        for number in range(_ROUNDS):
+            self.progress("cover", number, 0)
             columns = self._columns()
             best = [min(times) for times in zip(*(times for _, times in columns), strict=True)]
+            solved = self._solved_alone(best) if time.monotonic() > self.deadline.search_end else None
+            columns = solved or columns
             losses = self._losses(columns, best)
             if not self._solved(covering(losses, self.most), columns):
                 continue  # the worst loss first: most structures are solved for that
             found = cover(losses, self.most)
             if self._solved(found.chosen, columns) and not self._strange(found, [one for one, _ in columns]):
-                return self._choice(found, columns, best)
+                return self._choice(found, columns, best, cut_short=solved is not None)
         raise InfeasibleError(
             f"graph {self.extents.symbolic.name}: no kernels settled on in {_ROUNDS} covers"
         )
+
+    def _solved_alone(self, best: list[float]) -> Columns | None:
+        """The solved kernels, if so few of them as are allowed serve all cells."""
+        solved: Columns = [
+            (self.kernels[key], times)
+            for key, times in self.times.items()
+            if key.structure not in self.rejected
+        ]
+        with suppress(InfeasibleError):
+            covering(self._losses(solved, best), self.most)
+            return solved
+        return None
 
     def _solved(self, chosen: Sequence[int], columns: Columns) -> bool:
         """Whether a choice has solved kernels alone; if not, its structures are solved."""
@@ -219,8 +245,10 @@ class Chooser:
                 return False
         return True
 
-    def _choice(self, found: Cover, columns: Columns, best: list[float]) -> Choice:
-        """The choice that a cover by solved kernels is, its kernels in the order of the cells that they serve."""
+    def _choice(self, found: Cover, columns: Columns, best: list[float], *, cut_short: bool) -> Choice:
+        """The choice that a cover by solved kernels is, its kernels in the order of the cells that they serve; with
+        near structures left unsolved, where it was `cut_short`, nothing is proved.
+        """
         order = list(dict.fromkeys(found.serves))
         chosen = [columns[k][0] for k in order]
         return Choice(
@@ -236,7 +264,17 @@ class Chooser:
             worst=found.worst,
             mean=found.mean,
             switches=found.switches,
-            proved=found.proved,
+            proved=found.proved if not cut_short else (False, False, False),
+            skipped=self._skipped(cut_short=cut_short),
+        )
+
+    def _skipped(self, *, cut_short: bool) -> tuple[str, ...]:
+        """What there was no time for, in words: near structures, and such of the samples' searches."""
+        near = counted(len(self.bounds), "near structure")
+        open_ones = sum(one.certificate.unfinished for one in self.found.values())
+        return (
+            *([f"{near} not solved"] if cut_short else []),
+            *([f"{counted(open_ones, 'structure')} left open at samples"] if open_ones else []),
         )
 
 
@@ -252,6 +290,8 @@ def _undominated(columns: Columns, kinds: list[Hashable]) -> Columns:
     return kept
 
 
-def chooser_of(extents: Extents, most: int, progress: Progress, workers: Workers) -> Chooser:
+def chooser_of(
+    extents: Extents, most: int, progress: Progress, workers: Workers, deadline: Deadline = UNLIMITED
+) -> Chooser:
     """A chooser of at most so many kernels that has searched nothing yet."""
-    return Chooser(extents, most, progress, workers, grid_of(extents.symbolic.dims))
+    return Chooser(extents, most, progress, workers, grid_of(extents.symbolic.dims), deadline)

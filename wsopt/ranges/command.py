@@ -25,13 +25,20 @@ def compile_range(
     target: Path,
     *,
     kernels: int,
+    seconds: float | None,
     use_cache: bool,
     workers: Workers,
     progress: Progress,
 ) -> RangeBuild:
     """Compile a graph for its ranges and write the folder. Raises as `build_range`, and InputError for the target."""
     found = build_range(
-        graph, machine, kernels=kernels, use_cache=use_cache, workers=workers, progress=progress
+        graph,
+        machine,
+        kernels=kernels,
+        seconds=seconds,
+        use_cache=use_cache,
+        workers=workers,
+        progress=progress,
     )
     found.save(target)
     return found
@@ -42,12 +49,13 @@ def compiled_text(found: RangeBuild, where: Path) -> str:
     s = found.summary
     proved = "proved the least" if s["proved"]["worst"] else "not proved the least"
     ends = ", ".join(f"{name} to {last:,}" for name, last in _lasts(found))
+    skipped = f"  skipped for lack of time: {'; '.join(s['skipped'])}\n" if "skipped" in s else ""
     return (
         f"{s['name']} on {s['machine']}: {len(s['kernels'])} kernels for {ends}, {found.seconds:.1f} s\n"
         f"  predicted loss at most {s['worst_loss']:.2%} ({proved}), {s['mean_loss']:.2%} on the mean; "
         f"{s['switches']} switches\n"
         f"  {s['structures']['considered']:,} structures considered at {len(s['searched'])} samples, "
-        f"{s['structures']['near']} priced everywhere\n"
+        f"{s['structures']['near']} priced everywhere\n{skipped}"
         f"  written to {where}"
     )
 

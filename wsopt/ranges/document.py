@@ -52,7 +52,8 @@ class RangeCertificate:
 @dataclass(frozen=True, slots=True)
 class RangeRecord:
     """A range.json. `ends` are the last extents of each dimension's classes; the lists after them have an entry a
-    cell, a combination of classes, those of the last dimension next to each other.
+    cell, a combination of classes, those of the last dimension next to each other. `skipped` is what there was no
+    time for.
     """
 
     format: str
@@ -64,6 +65,7 @@ class RangeRecord:
     serves: tuple[int, ...]
     predicted_us: tuple[float, ...]
     best_us: tuple[float, ...]
+    skipped: tuple[str, ...] = ()
 
     @property
     def losses(self) -> tuple[float, ...]:
@@ -117,4 +119,5 @@ def summary_of(record: RangeRecord) -> dict[str, Any]:
         "proved": {"worst": c.worst_proved, "mean": c.mean_proved, "switches": c.switches_proved},
         "structures": {"considered": c.considered, "near": c.near, "solved": c.solved},
         "searched": [list(point) for point in c.searched],
+        **({"skipped": list(record.skipped)} if record.skipped else {}),
     }

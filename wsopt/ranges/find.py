@@ -6,11 +6,14 @@ are priced at every cell by their bounds, and those that a cover takes are then 
 
 from __future__ import annotations
 
+import functools
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.checker import verify
+from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.errors import CheckError, InfeasibleError, LoweringError
 from wsopt.graph.symbolic import SymbolicGraph, said
 from wsopt.machine.types import Machine
@@ -24,6 +27,7 @@ from wsopt.schedule.types import Schedule
 from wsopt.solve.bound import infeasible, lower_bound_us
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import DEFAULT_MARGIN, Search
+from wsopt.solve.worker import limited
 
 NEAR = 1.25
 """How far above the best of a sample a structure's bound may be to be priced elsewhere. What is the best between two
@@ -34,12 +38,16 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A search at some extents, without structures that the compiler rejected there."""
+    """A search at some extents, without structures that the compiler rejected there. With a schedule found it leaves
+    the rest open after so many `seconds`, and it fails where the whole command's time is over before it has one.
+    """
 
     graph: SymbolicGraph
     machine: Machine
     point: Point
     rejected: frozenset[Structure] = frozenset()
+    seconds: float = math.inf
+    deadline: Deadline = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +64,12 @@ def search_at(task: Task) -> Found:
     """Search all structures at a task's extents. Raises LoweringError or InfeasibleError, with the extents."""
     extents = Extents(task.graph, task.machine)
     search = Search(extents.region(task.point), task.machine, rejected=task.rejected)
+    search.deadline = time.monotonic() + task.seconds
+    show = task.deadline.bounded(task.graph.name, lambda stage, done, total: None)
+    search.progress = search.bounding = functools.partial(show, "search")
     try:
-        verified, certificate = search.run()
+        with limited(task.deadline.end):
+            verified, certificate = search.run()
     except (LoweringError, InfeasibleError) as error:
         raise type(error)(f"with {said(extents.values(task.point))}: {error}") from error
     most = NEAR * verified.schedule.prediction.microseconds

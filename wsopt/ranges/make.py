@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from wsopt.cache import BuildCache, build_key, cache_folder
 from wsopt.candidates import Candidate, ask
 from wsopt.checker import verify
+from wsopt.deadline import Deadline
 from wsopt.driver import pack
 from wsopt.entries import extended
 from wsopt.errors import CheckError
@@ -22,7 +26,7 @@ from wsopt.pool.workers import Workers
 from wsopt.ranges.build import RangeBuild, range_build
 from wsopt.ranges.choose import Choice, chooser_of
 from wsopt.ranges.dispatch import dispatch_text
-from wsopt.ranges.document import record_of, record_text
+from wsopt.ranges.document import RangeRecord, record_of, record_text
 from wsopt.ranges.find import Progress
 from wsopt.ranges.points import Point
 from wsopt.ranges.price import Extents, Kernel
@@ -31,6 +35,7 @@ from wsopt.requirements import require_triton
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import Schedule
 from wsopt.simulation import simulate
+from wsopt.solve.worker import limited
 
 DEFAULT_KERNELS, MOST_KERNELS = 4, 64
 _SEEDS = 4
@@ -44,33 +49,42 @@ def build_range(
     machine: Machine,
     *,
     kernels: int = DEFAULT_KERNELS,
+    seconds: float | None = None,
     use_cache: bool = True,
     workers: Workers = LOCAL,
     progress: Progress = lambda stage, done, total: None,
 ) -> RangeBuild:
-    """Compile a graph for the ranges of its dimensions, to at most so many kernels; `workers` search them.
+    """Compile a graph for the ranges of its dimensions, to at most so many kernels; `workers` search them. `seconds`
+    limits all of it: what there was no time for, the summary says under `skipped`.
 
-    Raises LoweringError or InfeasibleError, with the extents, where some of the range have no kernel, and CheckError;
-    nothing is written.
+    Raises LoweringError or InfeasibleError, with the extents, where some of the range have no kernel, TimeOverError
+    where the time is over before there are checked kernels for all of it, and CheckError; nothing is written.
     """
-    began = time.monotonic()
+    deadline = Deadline(math.inf if seconds is None else seconds)
     require_target(machine)
     require_triton("compiling a kernel")
     use_cache = use_cache and not extended()
     cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), kernels)
     files = cache.get(key) if use_cache else None
     if files is None:
-        files = _made(graph, machine, kernels, workers, progress)
-        if use_cache:
+        show = deadline.bounded(graph.name, progress)
+        with limited(deadline.end):
+            record, files = _made(graph, machine, kernels, workers, deadline, show)
+        if use_cache and not record.skipped:
             cache.put(key, files)
-    return range_build(files, time.monotonic() - began)
+    return range_build(files, time.monotonic() - deadline.began)
 
 
 def _made(
-    graph: SymbolicGraph, machine: Machine, kernels: int, workers: Workers, progress: Progress
-) -> dict[str, str]:
-    """The files of a build, made anew."""
-    chooser = chooser_of(Extents(graph, machine), kernels, progress, workers)
+    graph: SymbolicGraph,
+    machine: Machine,
+    kernels: int,
+    workers: Workers,
+    deadline: Deadline,
+    progress: Progress,
+) -> tuple[RangeRecord, dict[str, str]]:
+    """The record and the files of a build, made anew."""
+    chooser = chooser_of(Extents(graph, machine), kernels, progress, workers, deadline)
     chooser.search()
     packed: dict[_Key, _Packed] = {}
     rejected: list[str] = []
@@ -79,7 +93,7 @@ def _made(
         keys = [(kernel.key, choice.largest(number)) for number, kernel in enumerate(choice.kernels)]
         new = [(key, one) for key, one in zip(keys, choice.kernels, strict=True) if key not in packed]
         tasks = [
-            _Pack(graph, machine, one.home, largest, one.schedule, one.certificate)
+            _Pack(graph, machine, one.home, largest, one.schedule, one.certificate, deadline)
             for (_, largest), one in new
         ]
         results = workers.results(_packed, tasks, lambda done, total: progress("compile", done, total))
@@ -106,6 +120,7 @@ class _Pack:
     largest: Point
     schedule: Schedule
     certificate: Certificate
+    deadline: Deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +140,11 @@ def _packed(task: _Pack) -> _Packed:
     if asked.compiled is None or asked.complaint:
         return _Packed({}, asked.complaint or "it does not compile")
     candidate = Candidate(verified, task.certificate, kernel.source, asked.compiled)
-    files = pack(extents.graph(task.home), candidate, lambda stage, done, total: None)
+    show = task.deadline.bounded(task.graph.name, lambda stage, done, total: None)
+    files = pack(extents.graph(task.home), candidate, show, task.deadline)
     if task.largest != task.home:  # which may have but one row
-        simulate(extents.graph(task.largest), verified, kernel.source, _SEEDS)
+        largest, simulated = extents.graph(task.largest), functools.partial(show, "simulate")
+        simulate(largest, verified, kernel.source, _SEEDS, simulated)
     return _Packed(files, "")
 
 
@@ -138,20 +155,28 @@ def _files(
     choice: Choice,
     builds: list[dict[str, str]],
     rejected: list[str],
-) -> dict[str, str]:
-    """The files of the whole build: those of each kernel's in its folder, and what is over them."""
+) -> tuple[RangeRecord, dict[str, str]]:
+    """The record of the whole build, and its files: each kernel's in its folder, and what is over them."""
     alike = graph.generic.deterministic
     record = record_of(choice, graph.name, machine.name, kernels, tuple(rejected), alike=alike)
+    record = replace(record, skipped=(*choice.skipped, *_kernels_skipped(record, builds)))
     folders = [member.folder for member in record.kernels]
     own = {
         f"{folder}/{name}": text
         for folder, files in zip(folders, builds, strict=True)
         for name, text in files.items()
     }
-    return {
+    return record, {
         "graph.json": json.dumps(symbolic_to_json(graph), indent=1, ensure_ascii=False) + "\n",
         "range.json": record_text(record),
         "kernel.py": dispatch_text(graph, choice.grid, choice.serves, folders),
         "report.txt": range_text(record),
         **own,
     }
+
+
+def _kernels_skipped(record: RangeRecord, builds: list[dict[str, str]]) -> Iterator[str]:
+    """What there was no time for in the search and the simulation of each kernel."""
+    for member, files in zip(record.kernels, builds, strict=True):
+        for told in json.loads(files["schedule.json"])["summary"].get("skipped", ()):
+            yield f"{member.folder}: {told}"

@@ -25,6 +25,8 @@ def range_text(record: RangeRecord) -> str:
     lines += [*_kernels(record), "", *wrapped(_verdict(record), _WIDTH), ""]
     if c.rejected:
         lines += [*wrapped("The compiler rejected: " + "; ".join(c.rejected), _WIDTH), ""]
+    if record.skipped:
+        lines += [*wrapped(f"Skipped for lack of time: {'; '.join(record.skipped)}.", _WIDTH), ""]
     lines += [*_switches(record), "", *_curve(record)]
     return "\n".join(lines) + "\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 from wsopt.report.facts import Part, RegisterFacts, register_facts, register_file, shared_memory_parts
-from wsopt.report.layout import bar, percent, table, wrapped
+from wsopt.report.layout import bar, clean, percent, table, wrapped
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
 
@@ -78,4 +78,8 @@ def _tensor_memory(verified: VerifiedSchedule) -> list[str]:
     columns, sets = verified.program.tensor_columns, verified.schedule.buffers.sums
     limit, word = verified.machine.tensor_memory_columns, "set" if sets == 1 else "sets"
     told = f"Tensor memory: {sets * columns} of {limit} columns, {sets} {word} of {columns} for sums."
+    if verified.program.values_apart:
+        every = [value for value in verified.program.values if value.tensor_columns]
+        own = (f"{one.tensor_columns} for {clean(one.id.subject)}" for one in every if one.consumer == 0)
+        told = f"Tensor memory: {columns} of {limit} columns, of each consumer {', '.join(own)}."
     return [told] if columns else []

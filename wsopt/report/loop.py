@@ -81,7 +81,8 @@ def _pass(verified: VerifiedSchedule, partition: Partition) -> str:
         return f"starts the stores of consumer{partition.index}, and tells it when buffers are free."
     named = {one.placed.op: one for one in named_ops(verified)}
     order = [named[placed.op] for placed in in_pass(verified, partition.name)]
-    if partition.role is PartitionRole.CONSUMER and verified.program.tensor_columns:
+    reads = verified.program.tensor_columns and not verified.program.values_apart
+    if partition.role is PartitionRole.CONSUMER and reads:
         return f"reads a tile's sums from tensor memory. {_epilogue(verified)}"
     if not order:
         return _same_in_turn(verified)

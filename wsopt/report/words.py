@@ -7,7 +7,7 @@ from typing import assert_never
 
 from wsopt.lowering.cut import KINDS
 from wsopt.program.program import OpKind, TileOp, TileProgram
-from wsopt.program.types import Sharing
+from wsopt.program.types import Sharing, Space
 from wsopt.report.layout import clean
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp
@@ -21,6 +21,8 @@ _LETTERS = {
     OpKind.ACCUMULATE: "A",
     OpKind.ELEMENTWISE: "C",
     OpKind.RESCALE: "S",
+    OpKind.READ: "F",
+    OpKind.WRITE: "T",
     OpKind.TMA_STORE: "W",
     OpKind.ADDED: "X",
 }
@@ -102,12 +104,26 @@ def _legend(op: TileOp, program: TileProgram) -> str:
             return f"{_arithmetic(op)}{whose}"
         case OpKind.RESCALE:
             return f"rescale the sums of {operand(op)}{whose}"
+        case OpKind.READ:
+            return f"read {operand(op)} from tensor memory{whose}"
+        case OpKind.WRITE:
+            return f"write {_value(op)} to {_memory(op, program)}{whose}"
         case OpKind.TMA_STORE:
             return f"stage and store the rows{whose}"
         case OpKind.ADDED:
             return f"{KINDS[op.id.subject].words}{whose}"
         case _:
             assert_never(op.kind)
+
+
+def _memory(op: TileOp, program: TileProgram) -> str:
+    """Words for the memory that an operation writes to."""
+    return "tensor memory" if program.value(op.output).space is Space.TENSOR else "shared memory"
+
+
+def _value(op: TileOp) -> str:
+    """The graph's node that a value of the loop was made for."""
+    return clean(op.id.subject.partition("$")[0])
 
 
 def _arithmetic(op: TileOp) -> str:
@@ -149,6 +165,10 @@ def does(named: NamedOp, program: TileProgram) -> str:
             return f"{_arithmetic(named.op)} of {when}"
         case OpKind.RESCALE:
             return f"rescale the sums of {operand(named.op)} for {when}"
+        case OpKind.READ:
+            return f"read {operand(named.op)} of {when} from tensor memory"
+        case OpKind.WRITE:
+            return f"write {_value(named.op)} of {when} to {_memory(named.op, program)}"
         case OpKind.TMA_STORE:
             return f"stage and store the rows of {when}"
         case OpKind.ADDED:

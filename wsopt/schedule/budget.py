@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
-from wsopt.program.facts import Arithmetic
-from wsopt.program.ids import OpId
+from wsopt.program.facts import Arithmetic, Release
+from wsopt.program.ids import OpId, ValueKind
 from wsopt.program.limits import Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
-from wsopt.program.types import Sharing, Structure
+from wsopt.program.types import Sharing, Space, Structure
 from wsopt.program.units import UNITS
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole
 
@@ -34,6 +34,9 @@ BARRIER_BYTES = 8
 _MOST_STAGING = 4
 TRANSFORM_REGISTERS = 96
 """Of a transform warpgroup's threads: a tile of a K-block before and after, addresses and counters."""
+
+_CORRECTION_REGISTERS = 32
+"""Of a correction warpgroup's threads, beside a subtile of sums: a factor, addresses and counters."""
 
 HELPER_WARPS = 1
 HELPER_REGISTERS = 24
@@ -60,13 +63,18 @@ def warpgroup_warps(warps: int, machine: Machine) -> int:
 def launched_warps(structure: Structure, machine: Machine) -> int:
     """Warps of the launch, each partition's rounded up to whole warpgroups."""
     consumers = structure.consumers * warpgroup_warps(structure.consumer_warps, machine)
-    transforms = structure.transforms * machine.warps_per_warpgroup
-    return consumers + transforms + warpgroup_warps(HELPER_WARPS, machine)
+    others = (structure.transforms + structure.corrections) * machine.warps_per_warpgroup
+    return consumers + others + warpgroup_warps(HELPER_WARPS, machine)
 
 
 def helper_registers(structure: Structure) -> int:
     """Registers a thread of warps that start copies, products or stores."""
     return COUNTING_REGISTERS if structure.shares else HELPER_REGISTERS
+
+
+def correction_registers(structure: Structure) -> int:
+    """Registers a thread of a correction warpgroup: it has a subtile of sums at a time."""
+    return structure.subtile_columns + _CORRECTION_REGISTERS
 
 
 def base_registers(structure: Structure, machine: Machine) -> int:
@@ -89,9 +97,10 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     warps = launched_warps(structure, machine)
     transforms = structure.transforms * machine.warps_per_warpgroup
     left = base_registers(structure, machine) * warps - helper_registers(structure) * loader
-    left -= TRANSFORM_REGISTERS * transforms
+    corrections = structure.corrections * machine.warps_per_warpgroup
+    left -= TRANSFORM_REGISTERS * transforms + correction_registers(structure) * corrections
     granularity = machine.register_granularity
-    fair = left // (warps - loader - transforms) // granularity * granularity
+    fair = left // (warps - loader - transforms - corrections) // granularity * granularity
     return min(fair, machine.setmaxnreg_max_registers)
 
 
@@ -123,8 +132,9 @@ def helper_warps(program: TileProgram, buffers: EpilogueBuffers | None = None) -
 
 
 def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
-    """emitter.v1: the partitions that may issue an operation of the loop: a consumer's own itself or the warp that
-    issues products, what is done apart a transform warpgroup; copies a partition without tensor-core work.
+    """emitter.v1: the partitions that may issue an operation of the loop: a consumer's own itself, products into
+    tensor memory and their commits the warp for them, what is done apart a transform warpgroup; copies a partition
+    without tensor-core work.
 
     Loading warps have rings of their own, for all copies of a slot arrive at one barrier. The first ring is the first
     warp's: so of divisions that differ in the warps' names alone there is one.
@@ -133,11 +143,23 @@ def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
         first = op.id in copied_rings(program)[0].loads
         return tuple(f"{PartitionRole.LOADER}{i}" for i in range(1 if first else most_loaders(program)))
     if op.apart:
-        return (f"{PartitionRole.TRANSFORM}0",)
-    role, number = (
-        (PartitionRole.MMA_WARP, 0) if program.tensor_columns else (PartitionRole.CONSUMER, op.consumer)
-    )
+        return (f"{PartitionRole.CORRECTION if op.kind is OpKind.RESCALE else PartitionRole.TRANSFORM}0",)
+    by_warp = program.tensor_columns and _by_mma_warp(op)
+    role, number = (PartitionRole.MMA_WARP, 0) if by_warp else (PartitionRole.CONSUMER, op.consumer)
     return (f"{role}{number}",)
+
+
+def _by_mma_warp(op: TileOp) -> bool:
+    """Whether the warp that issues products into tensor memory does an operation: products, and commits for slots."""
+    return op.kind is OpKind.MMA or (isinstance(op.counts, Release) and op.counts.by_commit)
+
+
+def own_operations(program: TileProgram) -> dict[int, tuple[TileOp, ...]]:
+    """The operations of the loop that each consumer issues itself; none where a warp issues all of its products."""
+    return {
+        consumer: tuple(op for op in own if issuers(program, op) == (f"{PartitionRole.CONSUMER}{consumer}",))
+        for consumer, own in program.by_consumer.items()
+    }
 
 
 def crosses(program: TileProgram, edge: Edge) -> bool:
@@ -186,6 +208,10 @@ def partitions(
         *(
             Partition(PartitionRole.TRANSFORM, i, machine.warps_per_warpgroup, TRANSFORM_REGISTERS)
             for i in range(s.transforms)
+        ),
+        *(
+            Partition(PartitionRole.CORRECTION, i, machine.warps_per_warpgroup, correction_registers(s))
+            for i in range(s.corrections)
         ),
         *(
             Partition(role, i, HELPER_WARPS, helper_registers(s))
@@ -300,24 +326,26 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
     slots = [depth] * len(program.rings) if isinstance(depth, int) else depth
     rings = sum(plan.slot_bytes * count for plan, count in zip(program.rings, slots, strict=True))
     held = program.stationary_bytes * s.stationary_sets + s.consumers * buffer_bytes(program, buffers)
+    held += sum(v.nbytes for v in program.values if (v.id.kind, v.space) == (ValueKind.OPERAND, Space.SHARED))
     reserve = SHARED_MEMORY_RESERVE + max(0, exchange_bytes(program) - RESERVED_EXCHANGE)
     return rings + held + barrier_bytes(program, slots, buffers) + reserve
 
 
 def exchange_bytes(program: TileProgram) -> int:
     """Bytes through which the warps of all consumers that share rows exchange what they have reduced of them: an f32
-    of each row and warp.
+    of each row and warp. So do those whose rows lie in another way in tensor memory, with an f32 of each row.
     """
     s, counts = program.structure, (op.counts for op in program.loop)
     warps = [one.warps for work in counts if isinstance(work, Arithmetic) for one in work.reductions]
-    shared = max((number for number in warps if number > 1), default=0)
+    turned = int(program.tensor_columns > 0 and program.computes)
+    shared = max((number for number in warps if number > 1), default=turned)
     return s.consumers * s.rows * shared * DType.F32.bits // 8
 
 
 def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:
     """Bytes of a block's barriers: two a slot of each ring and of held tiles, one for each buffer of inputs, or two
     where the loading warp fills it, two for each store that a store warp starts, two for each set of sums in tensor
-    memory, and one for each turn.
+    memory, of which blocks of one tile hand back none, and one for each turn.
     """
     s = program.structure
     held = 2 * s.stationary_sets if s.persistent else 1
@@ -325,8 +353,25 @@ def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueB
         2 * sum(slots)
         + s.consumers * len(program.after.full) * buffers.inputs * (1 + buffers.inputs_by_loader)
         + 2 * s.consumers * program.epilogue.stores * buffers.store_warp
-        + 2 * buffers.sums * (program.tensor_columns > 0)
+        + (
+            _value_barriers(program)
+            if program.values_apart
+            else (1 + s.persistent) * buffers.sums * (program.tensor_columns > 0)
+        )
         + held * (program.stationary_bytes > 0)
         + s.consumers * (s.sharing is Sharing.PING_PONG)
     )
     return barriers * BARRIER_BYTES
+
+
+def _value_barriers(program: TileProgram) -> int:
+    """Barriers of a loop whose values go through tensor memory: one for each product's end, one for each operand, and
+    one for scores that are handed back by their reader.
+    """
+    products = program.of(OpKind.MMA)
+    fed = sum(any(value.kind is ValueKind.OPERAND for value in op.inputs) for op in products)
+    shared = any(value.within is not None for value in program.values)
+    handed = sum(
+        op.apart for op in program.of(OpKind.RESCALE)
+    )  # sums that are rescaled, a factor that comes and goes
+    return len(products) + fed + (0 if shared else len(program.of(OpKind.READ))) + 3 * handed

@@ -17,6 +17,7 @@ class PartitionRole(StrEnum):
     MMA_WARP = "mma_warp"
     STORE_WARP = "store_warp"
     TRANSFORM = "transform"
+    CORRECTION = "correction"
 
     @property
     def of_one_consumer(self) -> bool:

@@ -19,6 +19,7 @@ from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
 from wsopt.program.program import EpilogueCost, TileOp, TileProgram
+from wsopt.program.types import Space
 from wsopt.solve.bound import ii_bounds
 from wsopt.solve.model import CONSUMER_FAMILIES, overlapped, stretches
 from wsopt.solve.variables import Model
@@ -72,7 +73,7 @@ def consumers_alone(program: TileProgram) -> TileProgram:
         _only(program, [op for op in program.ops if op.consumer is not None]),
         structure=replace(program.structure, subtiles=1),
         conditions=program.conditions.of_loop,
-        values=(),
+        values=tuple(value for value in program.values if value.space is Space.TENSOR),
         rings=(),
         epilogue=EpilogueCost(0, 0, 0, 0, 0, 0),
         tile_l2_bytes=0,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
@@ -46,7 +47,7 @@ def recurrence(program: TileProgram) -> int:
     latency = {op.id: op.latency for op in program.loop}
     forth = {(edge.target, edge.source): latency[edge.source] for edge in program.edges if not edge.distance}
     around = (
-        (latency[edge.source] + forth.get((edge.source, edge.target), 0)) / edge.distance
+        (edge.wait(program.op(edge.source)) + forth.get((edge.source, edge.target), 0)) / edge.distance
         for edge in program.edges
         if edge.distance
     )
@@ -91,12 +92,12 @@ def max_depths(program: TileProgram, machine: Machine) -> list[int]:
     return [max_depth(program, machine, number) for number in range(len(program.rings))]
 
 
-def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
-    """The least II: unit loads, recurrences, and what the deepest ring allows.
+def ii_lower_bound(program: TileProgram, machine: Machine, most: Sequence[int] | None = None) -> int:
+    """The least II: unit loads, recurrences, and what the deepest ring allows; `most` are the deepest, if known.
 
     Of effective II it is the best ring's: of products the deepest, where rows stream one that device memory likes.
     """
-    deepest = [max(1, depth) for depth in max_depths(program, machine)]
+    deepest = [max(1, depth) for depth in most or max_depths(program, machine)]
     slots = [ring_bound(program, machine, *one) for one in zip(program.rings, deepest, strict=True)]
     depths = range(1, deepest[0] + 1) if program.iteration is Iteration.TILE else deepest[:1]
     effective = min((effective_ii(program, machine, depth) for depth in depths), default=0)
@@ -173,19 +174,32 @@ def _least_ends(program: TileProgram, machine: Machine) -> list[Epilogues]:
     ]
 
 
-def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> float:
-    """Microseconds that no schedule of this tile program can be faster than, within the model; `least` is a
-    further bound of its II, in cycles.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a tile program has room for, in whatever order its tiles are taken: the deepest of each ring, and the
+    shortest epilogues.
     """
-    fixed = timing.fixed_parts(program, machine)
-    contended = contended_interval(program, machine, max_depths(program, machine))
-    ii = max(least, ii_lower_bound(program, machine), contended)
+
+    depths: tuple[int, ...]
+    ends: tuple[Epilogues, ...]
+
+
+def room_of(program: TileProgram, machine: Machine) -> Room:
+    """The room of a tile program that no budget rules out."""
+    return Room(tuple(max_depths(program, machine)), tuple(_least_ends(program, machine)))
+
+
+def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0, room: Room | None = None) -> float:
+    """Microseconds that no schedule of this tile program can be faster than, within the model; `least` is a
+    further bound of its II, in cycles, `room` its own, if it is known.
+    """
+    fixed, room = timing.fixed_parts(program, machine), room or room_of(program, machine)
+    contended = contended_interval(program, machine, room.depths)
+    ii = max(least, ii_lower_bound(program, machine, room.depths), contended)
     # The shortest iterations outside the steady state are those of the deepest ring. What the tail wave saves on II
     # is the more the shallower the ring, but leaves no iteration shorter than there.
-    deepest = ramps(program, machine, max(1, max_depth(program, machine)))
+    deepest = ramps(program, machine, max(1, room.depths[0]))
     ramp = deepest and replace(deepest, least=ii)
-    cycles = min(
-        timing.time_of(program, fixed, machine, e, ramp).at(ii) for e in _least_ends(program, machine)
-    )
+    cycles = min(timing.time_of(program, fixed, machine, e, ramp).at(ii) for e in room.ends)
     cycles += timing.power_cycles(fixed, machine, cycles)
     return timing.together_us(program, machine.seconds(cycles) * 1e6, fixed.floors) + machine.kernel_launch_us

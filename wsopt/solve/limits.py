@@ -16,7 +16,7 @@ from wsopt.schedule import budget
 from wsopt.solve.bound import infeasible, max_depth
 from wsopt.solve.model import most_stages, stretches
 
-STRUCTURAL = (Limit.COOPERATIVE_VALUES, Limit.STREAMED_TRANSFORM, Limit.ALL_PROMOTED)
+STRUCTURAL = (Limit.COOPERATIVE_VALUES, Limit.ONE_TILE_A_BLOCK, Limit.STREAMED_TRANSFORM, Limit.ALL_PROMOTED)
 """Limits that leave structures out, and no schedule of those that there are."""
 
 Touches = Callable[[TileProgram, Machine], bool]
@@ -61,6 +61,10 @@ TOUCHES: Mapping[Limit, Touches] = {
     Limit.ONE_PROGRAM: lambda program, machine: not stretches(program),
     Limit.ROWS_IN_A_PASS: lambda program, machine: program.iteration is Iteration.TILE,
     Limit.SUMS_IN_A_PASS: lambda program, machine: program.adds_partials,
+    Limit.VALUES_IN_A_PASS: lambda program, machine: program.values_apart,
+    Limit.OPERANDS_IN_SHARED: lambda program, machine: program.values_apart,
+    Limit.ONE_WARPGROUP: lambda program, machine: program.values_apart,
+    Limit.EVERY_RESCALE: lambda program, machine: program.values_apart and bool(program.of(OpKind.RESCALE)),
     Limit.TRANSFORM_IN_A_PASS: lambda program, machine: any(op.apart for op in program.loop),
     Limit.MOST_SLOTS: _most_slots,
     Limit.HELPERS: _helpers,

@@ -39,7 +39,7 @@ def _dependences(m: Model) -> None:
     for edge in m.program.edges:
         source = m.program.op(edge.source)
         wait = handover if budget.crosses(m.program, edge) else 0
-        ready = m.start[edge.source] + m.t(source.latency + wait)
+        ready = m.start[edge.source] + m.t(edge.wait(source) + wait)
         m.cp.add(m.start[edge.target] + edge.distance * m.ii >= ready)
 
 
@@ -250,12 +250,10 @@ def few_overlaps(m: Model) -> None:
     Then a value is made again at most once before its last reader, and one older name of it is enough. Where a
     commit hands a slot back, nobody waits for its product, and there is nothing to peel off.
     """
-    if m.program.tensor_columns:
-        return
     most = most_stages(m.program) if Limit.STAGES not in m.program.lifted else m.stages
     values = m.program.computes_with_products or m.program.feeds_products
     most = min(most, overlapped(m.program)) if values else most
-    for own in m.program.by_consumer.values():
+    for own in budget.own_operations(m.program).values():
         for one, other in itertools.permutations(own, 2):
             m.cp.add(m.start[other.id] < m.start[one.id] + most * m.ii)
 
@@ -275,7 +273,7 @@ def one_program(m: Model) -> None:
     """emitter.v1: consumers with arithmetic in the loop run one program, each some time after the first."""
     if stretches(m.program):
         return
-    first, *others = m.program.by_consumer.values()
+    first, *others = budget.own_operations(m.program).values()
     for number, ops in enumerate(others, 1):
         shift = m.cp.new_int_var(0, m.horizon, f"shift[{number}]")
         for one, op in zip(first, ops, strict=True):
@@ -292,9 +290,14 @@ def within_a_pass(m: Model) -> None:
     p = m.program
     within = p.iteration is Iteration.TILE and Limit.ROWS_IN_A_PASS not in p.lifted
     within |= p.adds_partials and Limit.SUMS_IN_A_PASS not in p.lifted
+    within |= p.values_apart and Limit.VALUES_IN_A_PASS not in p.lifted
     free = Limit.TRANSFORM_IN_A_PASS in p.lifted
     apart = tuple(op for op in p.loop if op.apart and not free)
-    for own in (*(m.program.by_consumer.values() if within else ()), apart):
+    consumers = (
+        tuple(op for op in ops if budget.issuers(p, op) == (f"{PartitionRole.CONSUMER}{number}",))
+        for number, ops in (p.by_consumer.items() if within else ())
+    )
+    for own in (*consumers, apart):
         for op in own:
             m.cp.add(m.start[op.id] >= m.start[own[0].id])
             m.cp.add(m.start[op.id] + max(1, m.t(op.issue)) <= m.start[own[0].id] + m.ii)

@@ -54,8 +54,7 @@ def _absent(program: TileProgram) -> list[Absent]:
 def unsplit(program: TileProgram) -> bool:
     """Whether no structure splits the streamed axis over blocks, long as it is."""
     own = (item for op in program.ops for item in op.items)
-    alone = program.work is None and not program.tensor_columns
-    alone = alone and not any(isinstance(item, Reduction) for item in own)
+    alone = program.work is None and not any(isinstance(item, Reduction) for item in own)
     alone = alone or program.structure.parted
     return program.whole.extent(Role.STREAM) > program.structure.depth and not alone
 

@@ -16,15 +16,15 @@ from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
 from wsopt.program.conditions import FREE, Conditions, lacking
-from wsopt.program.limits import Limit
-from wsopt.program.program import TileProgram
+from wsopt.program.limits import Lifted, Limit
+from wsopt.program.program import OpKind, TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.searched import Ending, Searched
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.alone import consumers_interval
-from wsopt.solve.bound import infeasible, lower_bound_us
+from wsopt.solve.bound import Room, infeasible, lower_bound_us, room_of
 from wsopt.solve.limits import left_out, touching
 from wsopt.solve.margin import learned
 from wsopt.solve.optimum import Outcome, Solved, solve
@@ -57,6 +57,17 @@ class Candidate:
     tight: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What bounds alone say of a structure: the budget that rules it out, with its numbers, or nothing; limits of the
+    emitter that leave something of it out; and microseconds that no schedule of it beats.
+    """
+
+    ruled_out: str
+    limits: Lifted
+    bound_us: float
+
+
 @dataclass(slots=True)
 class Search:
     """The state of a search; `kept` holds the incumbents, best first.
@@ -82,6 +93,7 @@ class Search:
     keep: int = 1
     orders: int = 1
     programs: dict[Structure, TileProgram] = field(default_factory=dict)
+    looks: dict[Structure, Look] = field(default_factory=dict)
     solutions: Solutions = field(default_factory=dict)
     limits: Counter[Limit] = field(default_factory=Counter)
     considered: int = 0
@@ -96,6 +108,7 @@ class Search:
     first_bounds: dict[Structure, float] = field(default_factory=dict)
     kept: list[VerifiedSchedule] = field(default_factory=list)
     runners: list[RunnerUp] = field(default_factory=list)
+    _rooms: dict[tuple[Structure, int], tuple[str, Lifted, Room | None]] = field(default_factory=dict)
 
     def _candidates(self) -> list[Candidate]:
         """All structures that no budget rules out, best bound first; ties in the structures' own order."""
@@ -107,20 +120,41 @@ class Search:
             check()
             if structure not in self.programs:
                 program = lower(self.region, structure, self.machine)
-                self.programs[structure] = replace(program, conditions=self.conditions)
+                if self.conditions:
+                    program = replace(program, conditions=self.conditions)
+                self.programs[structure] = program
             program = self.programs[structure]
-            reason = infeasible(program, self.machine, self.margin)
-            self.limits.update(touching(program, self.machine, self.margin, reason))
+            look = self.looks.get(structure)
+            if look is None:
+                look = self.looks[structure] = self._looked(program)
+            self.limits.update(look.limits)
+            reason = look.ruled_out
             if structure in self.rejected or live_set(program) in self.spilled:
                 reason = f"{_COMPILER}: spilled, or did not compile to the instructions asked for"
             if reason:
                 self._count(structure, reason)
             else:
-                bound = self.first_bounds[structure] = lower_bound_us(program, self.machine)
-                found.append(Candidate(structure, program, bound))
+                self.first_bounds[structure] = look.bound_us
+                found.append(Candidate(structure, program, look.bound_us))
         if not self.conditions:
             self.limits += left_out(self.region, self.machine, self.programs)
         return sorted(found, key=_preference)
+
+    def _looked(self, program: TileProgram) -> Look:
+        """What bounds say of a program, whatever the compiler makes of it.
+
+        Structures that differ in the rasterization order alone have the same room, unless their copies hold the path
+        for other times beside those that an epilogue asks for.
+        """
+        copies = sum(op.busy for op in program.of(OpKind.TMA_LOAD)) if program.after.full else 0
+        alike = replace(program.structure, group=1), copies
+        if alike not in self._rooms:
+            reason = infeasible(program, self.machine, self.margin)
+            limits = touching(program, self.machine, self.margin, reason)
+            self._rooms[alike] = reason, limits, None if reason else room_of(program, self.machine)
+        reason, limits, room = self._rooms[alike]
+        bound = math.inf if room is None else lower_bound_us(program, self.machine, room=room)
+        return Look(reason, limits, bound)
 
     def least_bound_us(self) -> float:
         """Microseconds that no schedule is faster than, found without solving any; infinite if no structure fits."""

@@ -1,5 +1,5 @@
 """Targets of kernels: one record for each architecture, and the lookup by machine."""
 
-from wsopt.targets.targets import HOPPER, TARGETS, LoopKind, Sums, Target, target_of
+from wsopt.targets.targets import HOPPER, TARGETS, LoopKind, Operands, Sums, Target, target_of
 
-__all__ = ["HOPPER", "TARGETS", "LoopKind", "Sums", "Target", "target_of"]
+__all__ = ["HOPPER", "TARGETS", "LoopKind", "Operands", "Sums", "Target", "target_of"]

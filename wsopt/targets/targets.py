@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from wsopt.machine.load import require_target
@@ -20,6 +20,18 @@ class Sums(StrEnum):
     TENSOR_MEMORY = "tensor memory"
 
 
+class Operands(StrEnum):
+    """Memory through which a product takes an operand that the loop computes.
+
+    In registers a warpgroup feeds its own products. In tensor memory an operand has columns of its own, or those of
+    the scores that it was computed from.
+    """
+
+    REGISTERS = "registers"
+    COLUMNS = "columns"
+    SCORES = "scores"
+
+
 class LoopKind(StrEnum):
     """Kind of streamed loop: products alone, computed values between products, or rows without products."""
 
@@ -33,14 +45,18 @@ class Target:
     """An architecture that kernels are written for. Capacities and times are the machine's own.
 
     `consumer_rows` are the rows of one consumer's sums, `consumers` how many a block may have, `warpgroups` the
-    warpgroups of one; `transforms` how many warpgroups may compute operands for consumers; `sum_sets` how many sets
-    of sums a block may keep, so that one is read under the products of the next. With `swaps` operands change sides,
+    warpgroups of one; `transforms` how many warpgroups may compute operands for consumers; `operands` how products of
+    a loop that computes values between them take these, and `corrections` how many warpgroups may rescale its sums
+    for the consumers; `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
+    the next. With `swaps` operands change sides,
     with `single` a block may have one tile, with `ping_pong` consumers may work in ping-pong, with `tails` a product
     may end early in its K-block. `loops` are the kinds of loops that it has; `promotes` is whether partial sums are
-    added up, `reduces` whether rows of operands or of outputs are reduced. `exp2_eighths` are the shares of exp2, in
+    added up, `sums_f8_in_f32` whether the tensor core's own sums of f8 products are as long as f32's, `reduces`
+    whether rows of operands or of outputs are reduced beside products. `exp2_eighths` are the shares of exp2, in
     eighths and ascending from none, that a loop of computed values may take by a polynomial on the FMA pipe. In loops
     of the `shared` kinds, which a card has been seen to run so, blocks may take equal shares of K-blocks. A kernel
-    imports `names` from Gluon's `module`, and `product_names` if it has products.
+    imports `names` from Gluon's `module`, `product_names` if it has products, and `column_names` if a tile in tensor
+    memory lies in another's columns.
     `validated`: whether predictions of its kernels were held against measurements.
     """
 
@@ -51,12 +67,15 @@ class Target:
     consumers: tuple[int, ...]
     warpgroups: tuple[int, ...]
     transforms: tuple[int, ...]
+    operands: tuple[Operands, ...]
+    corrections: tuple[int, ...]
     sum_sets: tuple[int, ...]
     swaps: bool
     single: bool
     ping_pong: bool
     tails: bool
     promotes: bool
+    sums_f8_in_f32: bool
     reduces: bool
     exp2_eighths: tuple[int, ...]
     shared: frozenset[LoopKind]
@@ -64,6 +83,7 @@ class Target:
     module: str
     names: tuple[str, ...]
     product_names: tuple[str, ...]
+    column_names: tuple[str, ...]
     validated: bool
 
     def __post_init__(self) -> None:
@@ -72,9 +92,10 @@ class Target:
         assert LoopKind.PRODUCTS in self.loops
         assert self.exp2_eighths[0] == 0
 
-    def imports(self, *, products: bool) -> list[str]:
+    def imports(self, *, products: bool, shared_columns: bool = False) -> list[str]:
         """Names that a kernel imports from the module, in the kernel's order."""
-        return sorted(self.names + self.product_names * products, key=lambda name: (name.islower(), name))
+        found = self.names + self.product_names * products + self.column_names * shared_columns
+        return sorted(found, key=lambda name: (name.islower(), name))
 
 
 HOPPER = Target(
@@ -85,12 +106,15 @@ HOPPER = Target(
     consumers=(1, 2, 3),
     warpgroups=(1, 2),
     transforms=(1,),
+    operands=(Operands.REGISTERS,),
+    corrections=(0,),
     sum_sets=(1,),
     swaps=True,
     single=True,
     ping_pong=True,
     tails=True,
     promotes=True,
+    sums_f8_in_f32=False,
     reduces=True,
     exp2_eighths=(0,),
     shared=frozenset({LoopKind.PRODUCTS, LoopKind.VALUES}),
@@ -98,6 +122,7 @@ HOPPER = Target(
     module="hopper",
     names=("fence_async_shared", "mbarrier", "tma"),
     product_names=("warpgroup_mma", "warpgroup_mma_wait"),
+    column_names=(),
     validated=True,
 )
 
@@ -109,24 +134,33 @@ BLACKWELL = Target(
     consumers=(1, 2),
     warpgroups=(1,),
     transforms=(),
+    operands=(Operands.SCORES, Operands.COLUMNS),
+    corrections=(0, 1),
     sum_sets=(1, 2),
-    swaps=False,
-    single=False,
+    swaps=True,
+    single=True,
     ping_pong=False,
-    tails=False,
+    tails=True,
     promotes=False,
-    reduces=False,
-    exp2_eighths=(0,),
+    # 25 bits of a significand, where Hopper keeps 13: measured on a B200 for tcgen05.mma.kind::f8f6f4 by users of
+    # DeepGEMM (its issue 176, 2025-08); see also the models of Khattak and Mikaitis, arXiv:2512.07004.
+    sums_f8_in_f32=True,
+    reduces=True,
+    exp2_eighths=(0, 1, 2, 3, 4),
     shared=frozenset(),
-    loops=frozenset({LoopKind.PRODUCTS}),
+    loops=frozenset(LoopKind),
     module="blackwell",
     names=("fence_async_shared", "mbarrier", "tma"),
     product_names=("TensorMemoryLayout", "allocate_tensor_memory", "tcgen05_commit", "tcgen05_mma"),
+    column_names=("tensor_memory_descriptor",),
     validated=False,
 )
-"""A thin one: its roles are fixed, and its loops have products alone."""
+"""A warp of its own issues its products. None of its kernels was measured."""
 
-TARGETS = {target.architecture: target for target in (HOPPER, BLACKWELL)}
+BLACKWELL_ULTRA = replace(BLACKWELL, architecture="sm_103", title="Blackwell Ultra")
+"""It differs from Blackwell in rates alone, which are its cards' own. Triton 3.6 cannot disassemble its code."""
+
+TARGETS = {target.architecture: target for target in (HOPPER, BLACKWELL, BLACKWELL_ULTRA)}
 
 
 def target_of(machine: Machine) -> Target:

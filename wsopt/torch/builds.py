@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -10,8 +9,15 @@ from dataclasses import dataclass
 from wsopt.build import Build
 from wsopt.driver import build, keep_builds
 from wsopt.entries import extended
-from wsopt.errors import CheckError, InfeasibleError, InputError, InternalError, LoweringError, UndecidedError
-from wsopt.frontend.region import find_region
+from wsopt.errors import (
+    CheckError,
+    InfeasibleError,
+    InputError,
+    InternalError,
+    LoweringError,
+    TooSlowError,
+    UndecidedError,
+)
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
@@ -19,7 +25,6 @@ from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.pool.cluster import workers_at
 from wsopt.pool.local import Interpreters
-from wsopt.solve.search import Search
 from wsopt.torch.outcomes import Outcome, Refusal, Wanted, keep_bound, keep_refusal, known, too_slow
 
 
@@ -49,7 +54,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What came of a task: the least bound if it was asked for, and whether a refusal stays true."""
+    """What came of a task: the bound by which its kernel is too slow, and whether a refusal stays true."""
 
     outcome: Outcome
     bound_us: float | None = None
@@ -66,17 +71,14 @@ def _checked(graph: Graph) -> Graph:
 
 def _made(task: _Task) -> _Made:
     """A build, if its kernel may be fast enough, made anew wherever this runs."""
-    bound_us = None
     try:
-        if task.below_us < math.inf:
-            bound_us = Search(find_region(task.graph), task.machine).least_bound_us()
-            if bound_us >= task.below_us:
-                return _Made(too_slow(bound_us, task.below_us), bound_us)
-        return _Made(build(task.graph, task.machine, use_cache=False), bound_us)
+        return _Made(build(task.graph, task.machine, use_cache=False, below_us=task.below_us))
+    except TooSlowError as error:
+        return _Made(too_slow(error.bound_us, task.below_us), error.bound_us)
     except InputError as error:
         raise InternalError(f"a piece's graph or requirement is refused: {error}") from error
     except (LoweringError, InfeasibleError, CheckError) as error:
-        return _Made(Refusal(str(error)), bound_us, not isinstance(error, UndecidedError))
+        return _Made(Refusal(str(error)), decided=not isinstance(error, UndecidedError))
 
 
 def _keep(task: _Task, machine: str, made: _Made) -> None:

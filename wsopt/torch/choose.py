@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,11 +16,15 @@ from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
 from wsopt.perf.timing import roofline_us
+from wsopt.solve.search import Search
 from wsopt.torch.builds import build_all
 from wsopt.torch.options import Options
 from wsopt.torch.outcomes import Outcome, Refusal, Wanted, known
 from wsopt.torch.pieces import Piece
 from wsopt.torch.rates import inductor_us
+
+_FEW = 600
+"""Structures of which all bounds take less than a second. Rows and attention have so few, products thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +71,35 @@ def unbuilt(pieces: Sequence[Piece], estimates: Sequence[Judged], options: Optio
 
 
 def _estimated(piece: Piece, machine: Machine, options: Options) -> Judged:
-    best = _at_best(piece.graph, machine) if options.take == "predicted" else Judged()
+    best = _at_best(piece, machine) if options.take == "predicted" else Judged()
     return best if best.refusal else replace(best, is_open=True)
 
 
-def _at_best(graph: Graph, machine: Machine) -> Judged:
-    """A piece as far as it is known without its schedule: no kernel is faster than the roofline."""
-    theirs = inductor_us(graph, machine)
-    region = find_region(graph)
-    first = next(iter(structures(region, machine)), None)
-    if first is None:
-        raise LoweringError("no tile of it is legal")
-    least = roofline_us(lower(region, first, machine), machine) + machine.kernel_launch_us
+def _at_best(piece: Piece, machine: Machine) -> Judged:
+    """A piece as far as it is known without its schedule."""
+    theirs = inductor_us(piece.graph, machine, piece.kernel)
+    least = _least_us(piece.kernel, machine, theirs)
     told = f"no kernel is faster than {least:.1f} us, and at Inductor's best rates it takes {theirs:.1f} us"
-    return Judged(None, None, theirs, told if least >= theirs else "")
+    return Judged(None, least, theirs, told) if least >= theirs else Judged(None, None, theirs)
+
+
+def _least_us(graph: Graph, machine: Machine, theirs: float) -> float:
+    """Microseconds that no kernel is faster than: the roofline, and where that is less than `theirs` and structures
+    are few, the best of their bounds.
+    """
+    region = find_region(graph)
+    every = list(itertools.islice(structures(region, machine), _FEW + 1))
+    if not every:
+        raise LoweringError("no tile of it is legal")
+    least = roofline_us(lower(region, every[0], machine), machine) + machine.kernel_launch_us
+    if least >= theirs or len(every) > _FEW:
+        return least
+    bound = Search(region, machine).least_bound_us()
+    return least if bound == math.inf else bound
 
 
 def _wanted(piece: Piece, judged: Judged) -> Wanted:
-    return Wanted(piece.graph) if judged.theirs_us is None else Wanted(piece.graph, judged.theirs_us)
+    return Wanted(piece.kernel) if judged.theirs_us is None else Wanted(piece.kernel, judged.theirs_us)
 
 
 def _built(piece: Piece, judged: Judged, build: Outcome, options: Options) -> Judged:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,14 +15,16 @@ from torch import fx
 from wsopt.errors import InternalError, RequirementError
 from wsopt.machine.load import load_machine
 from wsopt.torch.choose import Judged
-from wsopt.torch.cutting import Oracle, ways
+from wsopt.torch.cutting import Oracle, Way, best_cut, ways
 from wsopt.torch.execute import by_kernel, by_reference
 from wsopt.torch.later import Later, Work, copied
 from wsopt.torch.operators import operator
 from wsopt.torch.options import Options, read_options
 from wsopt.torch.pieces import Piece
 from wsopt.torch.rounds import Settled, settle
+from wsopt.torch.siblings import families, join, with_more
 from wsopt.torch.splice import splice
+from wsopt.torch.whole_attention import keep_whole
 
 _ORACLES: dict[str, Oracle] = {}
 
@@ -59,6 +61,7 @@ def backend(
             "torch sees no GPU here, and a kernel needs one; options={'execute': 'reference', 'take': 'all'} compute "
             "the pieces in torch"
         )
+    keep_whole(module, inputs)
     compile_ = partial(_with_inductor if read.rest == "inductor" else _eagerly, options=read)
     return compile_(module, inputs, _nothing_pends) if read.wait else Later(compile_, module, inputs)
 
@@ -76,7 +79,8 @@ def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, op
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def inner(graph: fx.GraphModule, example: Sequence[Any], **how: Any) -> Any:
-        take(graph, options, pend, is_backward=bool(how.get("is_backward")))
+        kind = {one: bool(how.get(one)) for one in ("is_backward", "is_inference")}
+        take(graph, options, pend, **kind)
         return compile_fx_inner(graph, example, **how)
 
     # Its cache of whole graphs knows nothing of the operators that pieces become, and would call them unmade.
@@ -93,6 +97,10 @@ def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, options:
         take(graph, options, pend)
         return make_boxed_func(graph.forward)
 
+    def inference(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
+        take(graph, options, pend, is_inference=True)
+        return make_boxed_func(graph.forward)
+
     def backward(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
         take(graph, options, pend, is_backward=True)
         return make_boxed_func(graph.forward)
@@ -100,32 +108,101 @@ def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, options:
     compiled = aot_autograd(
         fw_compiler=forward,
         bw_compiler=backward,
+        inference_compiler=inference,
         decompositions=select_decomp_table(),
         keep_inference_input_mutations=True,
     )
     return compiled(module, inputs)
 
 
-def take(module: fx.GraphModule, options: Options, pend: Pend, *, is_backward: bool = False) -> None:
+def take(
+    module: fx.GraphModule,
+    options: Options,
+    pend: Pend,
+    *,
+    is_backward: bool = False,
+    is_inference: bool = False,
+) -> None:
     """Put operators for the pieces of an FX graph that are worth it into it.
 
-    What a backward graph is given is the forward graph's, and nothing of it counts as fixed before a call. `pend`
-    takes the builds that are not waited for.
+    What a backward graph is given is the forward graph's, and nothing of it counts as fixed before a call; nor are
+    weights packed that are trained, which change at every step. `pend` takes the builds that are not waited for.
     """
     oracle = _ORACLES.get(options.machine)
     if oracle is None:
         oracle = _ORACLES[options.machine] = Oracle(load_machine(options.machine))
     device = "cuda" if options.execute == "kernel" else None
     fixed = frozenset[str]() if is_backward else constants(module.graph)
-    settled = settle(ways(module, fixed, oracle, device), options)
-    if settled.pending:
-        unchanged = ways(copied(module), fixed, oracle, device)
-        pend(partial(settle, unchanged, replace(options, wait=True)))
+    packs = is_inference and _may_pack(options)
+    later, settled = _settled(module, fixed, oracle, device, options, packs)
+    for work in later:
+        pend(work)
+    if settled.lowered.graph is not module.graph:
+        module.graph = settled.lowered.graph
     judged = settled.judged
     splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
     module.recompile()
     for seen in _WATCHES:
         seen.append(settled)
+
+
+def _may_pack(options: Options) -> bool:
+    """Whether kernels may read packed constants: not where CUDA graphs are replayed without a look at the weights,
+    unless those are frozen, and not beside measurements, which know nothing of them.
+    """
+    replayed = options.inductor.get("triton.cudagraphs") and not options.frozen
+    return not replayed and options.take != "measure"
+
+
+def _settled(
+    module: fx.GraphModule,
+    fixed: frozenset[str],
+    oracle: Oracle,
+    device: str | None,
+    options: Options,
+    packs: bool,
+) -> tuple[list[Work], Settled]:
+    """The builds that are not waited for, and what became of a graph. Products of one tensor are joined where a
+    kernel of them together is taken, and only there.
+    """
+    plain = ways(module, fixed, oracle, device, packs=packs)
+    apart = _products_apart(module, fixed, plain) if packs else None
+    kept_apart: set[str] = set()
+    later: list[Work] = []
+    while True:
+        trial, joined = (module, {}) if apart is None else _joined(module, fixed, apart, kept_apart)
+        here = ways(trial, fixed, oracle, device, packs=packs) if joined else plain
+        settled = settle(here, options)
+        if settled.pending:
+            unchanged = ways(copied(trial), fixed, oracle, device, packs=packs)
+            later.append(partial(settle, unchanged, replace(options, wait=True)))
+        covered = frozenset[str]().union(*(piece.covered for piece in settled.taken))
+        lost = {key for name, key in joined.items() if name not in covered}
+        if not lost:
+            return later, settled
+        kept_apart |= lost
+
+
+def _products_apart(
+    module: fx.GraphModule, fixed: frozenset[str], plain: Sequence[Way]
+) -> frozenset[str] | None:
+    """The products with which kernels do more; None if there are none to be joined at all."""
+    if not any(True for _ in families(module.graph, fixed)):
+        return None
+    return with_more(best_cut(plain)[1].pieces)
+
+
+def _joined(
+    module: fx.GraphModule, fixed: frozenset[str], apart: frozenset[str], kept_apart: Collection[str]
+) -> tuple[fx.GraphModule, dict[str, str]]:
+    """A copy of a graph with products of one tensor joined, and the keys of their families by the product's name; the
+    graph itself where there are none.
+    """
+    if all(one.key in kept_apart for one in families(module.graph, fixed, apart)):
+        return module, {}
+    trial = copied(module)
+    found = [one for one in families(trial.graph, fixed, apart) if one.key not in kept_apart]
+    return trial, {join(trial.graph, family).name: family.key for family in found}
 
 
 def _operator(piece: Piece, judged: Judged, options: Options) -> Any:
@@ -134,8 +211,12 @@ def _operator(piece: Piece, judged: Judged, options: Options) -> Any:
         return operator(f"reference_{piece.key}", piece.graph, by_reference(piece.graph))
     assert judged.build is not None, "what a kernel computes was built"
     # Kernels of one graph differ by machine.
-    source = hashlib.sha256(judged.build.kernel.encode()).hexdigest()[:8]
-    return operator(f"piece_{piece.key}_{source}", piece.graph, by_kernel(piece.graph, judged.build))
+    source = hashlib.sha256(judged.build.kernel.encode()).hexdigest()[:8] + (
+        "_frozen" if options.frozen else ""
+    )
+    return operator(
+        f"piece_{piece.key}_{source}", piece.graph, by_kernel(piece, judged.build, frozen=options.frozen)
+    )
 
 
 def constants(graph: fx.Graph) -> frozenset[str]:

@@ -36,7 +36,7 @@ class Oracle:
         """Why there is no kernel for a piece; empty if there is one."""
         found = self.known.get(piece.key)
         if found is None:
-            found = self.known[piece.key] = self._asked(piece.graph)
+            found = self.known[piece.key] = self._asked(piece.kernel)
         return found
 
     def _asked(self, graph: Graph) -> str:
@@ -84,12 +84,13 @@ def product_flops(graph: Graph, node: Node) -> int:
 @dataclass(slots=True)
 class Way:
     """What our graphs say of an FX graph, and the pieces that were asked about, by their groups: a graph is cut again
-    where pieces are turned down, and most of it is asked about again then.
+    where pieces are turned down, and most of it is asked about again then. Pieces may pack constants if it `packs`.
     """
 
     lowered: Lowered
     wiring: Wiring
     oracle: Oracle
+    packs: bool = False
     known: dict[frozenset[str], Piece | Untaken] = field(default_factory=dict)
 
     def piece(self, groups: frozenset[str]) -> Piece:
@@ -107,24 +108,30 @@ class Way:
     def _asked(self, groups: frozenset[str]) -> Piece | Untaken:
         nodes = self.wiring.nodes_of(groups)
         try:
-            laid = piece_of(self.wiring, nodes, laid=True)
+            laid = piece_of(self.wiring, nodes, laid=True, packs=self.packs)
             refused = any(laid.orders) and self.oracle.refusal(laid)
-            return piece_of(self.wiring, nodes) if refused else laid
+            return piece_of(self.wiring, nodes, packs=self.packs) if refused else laid
         except Untaken as reason:
             return reason
 
 
 def ways(
-    module: fx.GraphModule, constants: Collection[str], oracle: Oracle, device: str | None = None
+    module: fx.GraphModule,
+    constants: Collection[str],
+    oracle: Oracle,
+    device: str | None = None,
+    *,
+    packs: bool = False,
 ) -> tuple[Way, ...]:
     """The ways in which our graphs say an FX graph, or what of it is on a kind of `device`: copies that repeat
-    elements are values like others, or left to FX, as where a kernel does not read elements repeated.
+    elements are values like others, or left to FX, as where a kernel does not read elements repeated. Pieces may pack
+    constants if they are told to.
     """
     seen, unseen = (
         lower(module, constants, sees_through=sees_through, device=device) for sees_through in (True, False)
     )
     different = (seen,) if seen.refused == unseen.refused else (seen, unseen)
-    return tuple(Way(lowered, Wiring(lowered), oracle) for lowered in different)
+    return tuple(Way(lowered, Wiring(lowered), oracle, packs) for lowered in different)
 
 
 def best_cut(

@@ -13,6 +13,8 @@ from wsopt.runtime.direct import Launch, direct
 from wsopt.runtime.raw_graph import raw_graph
 from wsopt.runtime.torch_reference import evaluate
 from wsopt.torch.operators import all_laid
+from wsopt.torch.packing import with_packing
+from wsopt.torch.pieces import Piece
 
 
 def by_reference(graph: Graph) -> Launch:
@@ -29,7 +31,11 @@ def by_reference(graph: Graph) -> Launch:
     return launch
 
 
-def by_kernel(graph: Graph, build: Build) -> Launch:
-    """Computes a graph by its kernel, on the current stream."""
+def by_kernel(piece: Piece, build: Build, *, frozen: bool = False) -> Launch:
+    """Computes a piece by its kernel, on the current stream; constants that it packs may be `frozen`."""
+    graph = piece.kernel
     names = [item.name for item in graph.inputs]
-    return direct(build.module._LAUNCHER, names, partial(all_laid, graph=graph))
+    launch = direct(build.module._LAUNCHER, names, partial(all_laid, graph=graph))
+    if piece.folded is None:
+        return launch
+    return with_packing(piece.graph, piece.folded, launch, by_reference(piece.graph), frozen)

@@ -107,11 +107,14 @@ class Greedy:
 
     def _better(self, nodes: int, than: int | None) -> bool:
         """Whether a part that is one kernel is worth more than a smaller one: it does not write more bytes than it
-        spares others to read, unless it has one more product or reduction, and then no more than twice as many.
+        spares others to read, unless it has one more product or reduction, and then no more than twice as many. A
+        cast or a view alone spares nobody anything: whoever reads it makes it as it reads.
         """
         if than is None:
             return True
         new, old = self._answer(nodes).bytes_out, self._answer(than).bytes_out
+        if not self._computes(nodes & ~than):
+            return new <= old
         works = bool(nodes & ~than & self._work)
         return new <= old + self._spared(nodes, than) or (works and new <= 2 * old)
 
@@ -174,12 +177,14 @@ class Greedy:
         return nodes
 
     def _with_views(self, nodes: int) -> int:
-        """The nodes with the groups that feed them alone and do no arithmetic."""
+        """The nodes with the groups that feed them alone and do no arithmetic, but for casts of more bytes."""
         found = nodes
         for number in self.flow.sources(nodes):
             mine = self._open(number, self.taken) and not self._computes(1 << number)
             if mine and self._feeds_only(number, nodes):
-                found = self.flow.closed(found | 1 << number, self.taken) or found
+                grown = self.flow.closed(found | 1 << number, self.taken) or found
+                more = self._answer(grown).bytes_in > self._answer(found).bytes_in
+                found = found if more and self._takes(found) else grown
         return found
 
     def _backward(self, nodes: int) -> int:

@@ -172,14 +172,21 @@ def _operand(found: Lowered, node: fx.Node, reader: fx.Node) -> Any:
     val = node.meta.get("val")
     if not isinstance(val, torch.Tensor):
         raise Untaken(f"{node.name} is no tensor, or depends on sizes that change")
-    shape = _shape_of(node)
-    if val.dtype not in DTYPES and not (found.narrows and val.dtype is torch.int64):
+    shape, short = _shape_of(node), val.dtype in DTYPES
+    chooses = val.dtype is torch.int64 and reader.target in _CHOOSING
+    if not (short or chooses or (found.narrows and val.dtype is torch.int64)):
         raise Untaken(f"{node.name} is {val.dtype}")
     if val.device != _device(reader):
         raise Untaken(f"{node.name} is on {val.device}")
     found.owners[node.name] = node
-    found.values[node.name] = value = found.writer.input(node.name, shape, dtype_of(val.dtype))
+    value = found.writer.input(node.name, shape, dtype_of(val.dtype))
+    if short or found.narrows:
+        found.values[node.name] = value  # others do not read it as i32
     return value
+
+
+_CHOOSING = (torch.ops.aten.embedding.default,)
+"""Operations of which integers of 64 bits are indices of rows, and so no more than 32 bits hold."""
 
 
 def _check_device(node: fx.Node, kind: str | None) -> None:

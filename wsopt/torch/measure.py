@@ -35,7 +35,7 @@ def measured_us(piece: Piece, build: Build) -> tuple[float, float]:
         raise RequirementError(
             "torch sees no GPU here, and a measurement needs one; take 'predicted' needs none"
         )
-    return in_a_thread(piece, by_kernel(piece.graph, build), "cuda", CudaClock(LIMIT_S))
+    return in_a_thread(piece, by_kernel(piece, build), "cuda", CudaClock(LIMIT_S))
 
 
 def in_a_thread(piece: Piece, launch: Launch, device: str, clock: Clock) -> tuple[float, float]:
@@ -74,6 +74,7 @@ def compared(
 
 def _seen(tensor: torch.Tensor, bound: Bound) -> torch.Tensor:
     """An FX node's tensor as a piece reads it."""
+    tensor = tensor.to(torch.int32) if tensor.dtype is torch.int64 else tensor
     if bound.dims is not None:
         atoms = [atom for dim in bound.dims for atom in dim]
         tensor = tensor.reshape([atom.extent for atom in atoms])

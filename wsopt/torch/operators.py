@@ -14,7 +14,7 @@ from wsopt.torch.dtypes import DTYPES
 from wsopt.torch.inductor import Layout, lower_directly
 
 _LOCK = threading.Lock()
-_LIBRARY = torch.library.Library("wsopt", "FRAGMENT")
+LIBRARY = torch.library.Library("wsopt", "FRAGMENT")
 _OPERATORS: dict[str, Any] = {}
 _TORCH = {ours: theirs for theirs, ours in DTYPES.items()}
 
@@ -33,7 +33,7 @@ def _defined(name: str, graph: Graph, launch: Launch) -> Any:
     parameters = ", ".join(f"Tensor {one.name}" for one in graph.inputs)
     tags = torch.Tag
     strides = getattr(tags, "needs_exact_strides", tags.needs_fixed_stride_order)
-    _LIBRARY.define(f"{name}({parameters}) -> {told}", tags=(tags.pt2_compliant_tag, strides))
+    LIBRARY.define(f"{name}({parameters}) -> {told}", tags=(tags.pt2_compliant_tag, strides))
 
     layouts, wanted = layouts_of(graph), tuple(item.element_strides for item in graph.inputs)
 
@@ -49,8 +49,8 @@ def _defined(name: str, graph: Graph, launch: Launch) -> Any:
         launch(*tensors, *found)
         return found[0] if len(found) == 1 else found
 
-    _LIBRARY.impl(name, call, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"wsopt::{name}", fake, lib=_LIBRARY)
+    LIBRARY.impl(name, call, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"wsopt::{name}", fake, lib=LIBRARY)
     found = getattr(torch.ops.wsopt, name).default
     lower_directly(found, name, launch, layouts)
     return found

@@ -30,6 +30,7 @@ class Options:
     machine: the card whose figures count, a name or the path of a machine file.
     workers: processes that compile pieces; 0 are as many as there are cores.
     wait: whether the first call waits until kernels are built; else the graph is compiled again when they are.
+    frozen: whether weights never change after the first call, so that nobody looks whether what is packed is stale.
     scheduler: the address of a Dask scheduler whose workers compile pieces instead, such as tcp://10.0.0.1:8786.
     inductor: settings of Inductor while it compiles all else, such as {"triton.cudagraphs": True}.
     """
@@ -40,6 +41,7 @@ class Options:
     machine: str = DEFAULT_MACHINE
     workers: int = 0
     wait: bool = True
+    frozen: bool = False
     scheduler: str | None = None
     inductor: Mapping[str, Any] = field(default_factory=dict)
 
@@ -79,6 +81,8 @@ def read_options(given: Mapping[str, Any] | None, mode: str | None) -> Options:
         faults.append(Problem("/wait", f"{values['wait']!r}; wants True or False"))
     elif not values.get("wait", True) and values.get("take") == "measure":
         faults.append(Problem("/wait", "take 'measure' waits: nothing else is to run while it measures"))
+    if not isinstance(values.get("frozen", False), bool):
+        faults.append(Problem("/frozen", f"{values['frozen']!r}; wants True or False"))
     if not isinstance(values.get("scheduler"), str | None):
         told = f"{values['scheduler']!r}; wants the address of a Dask scheduler, such as tcp://10.0.0.1:8786"
         faults.append(Problem("/scheduler", told))

@@ -14,6 +14,7 @@ from torch import fx
 from wsopt.frontend.kinds import is_matmul, reduces_rows
 from wsopt.graph.serialize import canonical_bytes
 from wsopt.graph.types import Graph, Input, Node, TensorType, row_major_strides
+from wsopt.partition.constants import Folded, folded
 from wsopt.torch.lower import Lowered
 from wsopt.torch.rounding import without_roundings
 from wsopt.torch.values import Dim, Shape, Untaken, view_strides
@@ -34,8 +35,9 @@ class Bound:
 @dataclass(frozen=True)
 class Piece:
     """A kernel's graph, whose names are those of every piece alike, with the FX nodes of its inputs and outputs, and
-    all FX nodes that it computes. Where an output has the dimensions of its FX node in another order, as that node
-    lies in memory, `orders` has the order.
+    all FX nodes that it computes. Of the inputs `fixed` have contents that are there before a call; if it `packs`,
+    what products read of them alone is made once, and `kernel` is the graph of what is left. Where an output has the
+    dimensions of its FX node in another order, as that node lies in memory, `orders` has the order.
     """
 
     graph: Graph
@@ -43,6 +45,18 @@ class Piece:
     outputs: tuple[fx.Node, ...]
     covered: frozenset[str]
     orders: tuple[tuple[int, ...] | None, ...]
+    fixed: frozenset[str] = frozenset()
+    packs: bool = False
+
+    @cached_property
+    def folded(self) -> Folded | None:
+        """The piece's graph in two, if it packs and there is something to be packed."""
+        return folded(self.graph, self.fixed) if self.packs else None
+
+    @property
+    def kernel(self) -> Graph:
+        """The graph that a kernel is made of."""
+        return self.graph if self.folded is None else self.folded.main
 
     @property
     def bytes_in(self) -> int:
@@ -58,7 +72,9 @@ class Piece:
     @cached_property
     def key(self) -> str:
         """Equal for pieces that one kernel computes."""
-        return hashlib.sha256(canonical_bytes(self.graph)).hexdigest()[:16]
+        packed = " ".join(sorted(self.fixed)) if self.folded else ""
+        told = canonical_bytes(self.graph) + packed.encode()
+        return hashlib.sha256(told).hexdigest()[:16]
 
     @cached_property
     def work(self) -> str:
@@ -69,9 +85,9 @@ class Piece:
         return "; ".join(found)
 
 
-def piece_of(wiring: Wiring, wanted: Collection[str], *, laid: bool = False) -> Piece:
+def piece_of(wiring: Wiring, wanted: Collection[str], *, laid: bool = False, packs: bool = False) -> Piece:
     """The piece that computes these nodes, with the indices that they read; its outputs `laid` as FX has them in
-    memory, or with their dimensions in order.
+    memory, or with their dimensions in order. It may pack constants if it `packs`.
 
     Raises Untaken where it would hand on a tensor that FX does not have, or of a type that it has otherwise.
     """
@@ -87,7 +103,7 @@ def piece_of(wiring: Wiring, wanted: Collection[str], *, laid: bool = False) -> 
     if not outputs:
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
-    piece = _renamed(lowered, without_roundings(nodes, names), outputs, covered)
+    piece = replace(_renamed(lowered, without_roundings(nodes, names), outputs, covered), packs=packs)
     return _laid(piece) if laid else piece
 
 
@@ -180,6 +196,7 @@ def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: 
         short[node.name] = f"n{len(kept)}"
         operands = tuple(short[x] if isinstance(x, str) else x for x in node.inputs)
         kept.append(Node(short[node.name], node.op, operands, node.attrs, node.type))
+    fixed = frozenset(one.name for one in inputs if one.constant)
     if not any(_is_made_here(one.source) for one in bound):
         # The kernel before it may be none of this graph, and write what is constant within the graph. A kernel that
         # reads what the graph computes comes after one that has waited for all before the graph.
@@ -187,7 +204,7 @@ def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: 
     names = tuple(short[node.name] for node in outputs)
     graph = Graph("piece", "", tuple(inputs), tuple(kept), names)
     owners = tuple(lowered.owners[node.name] for node in outputs)
-    return Piece(graph, tuple(bound), owners, covered, (None,) * len(owners))
+    return Piece(graph, tuple(bound), owners, covered, (None,) * len(owners), fixed)
 
 
 def _is_made_here(node: fx.Node) -> bool:
@@ -208,8 +225,8 @@ def is_view(node: fx.Node) -> bool:
 
 def _repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:
     """The dimensions that FX sees of a tensor of which it repeats elements; None of any other."""
-    value = lowered.values[lowered.owners[tensor].name]
-    return None if isinstance(value, tuple) or value.whole else value.dims
+    value = lowered.values.get(lowered.owners[tensor].name)
+    return None if value is None or isinstance(value, tuple) or value.whole else value.dims
 
 
 def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:

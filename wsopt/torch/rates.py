@@ -86,18 +86,19 @@ def _work(kind: str, shape: tuple[int, ...]) -> float:
     return float(shape[0])
 
 
-def inductor_us(graph: Graph, machine: Machine) -> float:
-    """Microseconds of a piece by Inductor's kernels. Raises LoweringError for a graph that is no region.
+def inductor_us(graph: Graph, machine: Machine, kernel: Graph | None = None) -> float:
+    """Microseconds of a piece by Inductor's kernels; `kernel` is what is left of its graph where constants are
+    packed. Raises LoweringError for a graph that is no region.
 
     On another machine than the measured one rates are in proportion to what the machine sustains.
     """
-    region = find_region(graph)
+    region = find_region(kernel or graph)
     if region.chained and any(reduces_rows(node) for node in graph.nodes):
         return _attention_us(region, machine)
     products = [node for node in graph.nodes if is_matmul(node)]
     if not products:
         return _bytes_us(needed_bytes(region), machine)
-    return sum(_product_us(graph, node, machine) for node in products) + _around_us(graph, machine)
+    return sum(_product_us(graph, node, machine) for node in products) + _around_us(kernel or graph, machine)
 
 
 def _attention_us(region: Cuttable, machine: Machine) -> float:
@@ -114,9 +115,22 @@ def _product_us(graph: Graph, node: Node, machine: Machine) -> float:
     contracted = left.shape[-2 if node.attr("transpose_a", bool) else -1]
     *_, columns = node.type.shape
     rows = node.type.size // columns
-    flops = 2.0 * rows * columns * contracted
-    speed = measured()["product"].speed((rows, columns, contracted))
-    return flops / (speed * _tensor_share(machine, left.dtype))
+    share = _tensor_share(machine, left.dtype)
+    return sum(
+        2.0 * rows * own * contracted / (measured()["product"].speed((rows, own, contracted)) * share)
+        for own in _joined_columns(graph, node) or (columns,)
+    )
+
+
+def _joined_columns(graph: Graph, product: Node) -> tuple[int, ...]:
+    """Columns of the products that one stands for, where its weights are joined; none if they are not."""
+    made = graph.producer(product.tensors[1])
+    while made is not None and made.op in VIEWS:
+        made = graph.producer(made.tensors[0])
+    if made is None or made.op != "concat":
+        return ()
+    axis = made.attr("axis", int)
+    return tuple(graph.type_of(name).shape[axis] for name in made.tensors)
 
 
 def _around_us(graph: Graph, machine: Machine) -> float:

@@ -96,6 +96,27 @@ def _slice(
     return w.slice(x, dim, *slice(start, end, step).indices(x.shape[dim]))
 
 
+@entry(aten.select.int)
+def _select(w: Writer, x: Value, dim: int, index: int) -> Value:
+    dim %= len(x.dims)
+    at = index % x.shape[dim]
+    return w.view(w.slice(x, dim, at, at + 1), w.shape)
+
+
+@entry(aten.unbind.int)
+def _unbind(w: Writer, x: Value, dim: int = 0) -> tuple[Value, ...]:
+    dim %= len(x.dims)
+    parts = (w.slice(x, dim, at, at + 1) for at in range(x.shape[dim]))
+    return tuple(w.view(part, w.shape) for part in parts)
+
+
+@entry(aten.constant_pad_nd.default)
+def _pad(w: Writer, x: Value, pad: Sequence[int], value: float = 0) -> Value:
+    if value != 0 or any(extent < 0 for extent in pad):
+        raise Untaken("a pad with something else than zeros, or that cuts off")
+    return w.pad(x, list(zip(pad[::2], pad[1::2], strict=True)))
+
+
 @entry(aten.split_with_sizes.default)
 def _split(w: Writer, x: Value, sizes: Sequence[int], dim: int = 0) -> tuple[Value, ...]:
     dim %= len(x.dims)
@@ -112,6 +133,12 @@ def _split_evenly(w: Writer, x: Value, size: int, dim: int = 0) -> tuple[Value, 
 @entry(aten.cat.default)
 def _cat(w: Writer, values: Sequence[Value], dim: int = 0) -> Value:
     return w.concat(values, dim % len(values[0].dims))
+
+
+@entry(aten.embedding.default)
+def _embedding(w: Writer, table: Value, indices: Value, _padding: int = -1, *_how: Any) -> Value:
+    """Rows of a table; how its gradient is made says nothing of them."""
+    return w.rows_of(table, indices)
 
 
 # --- constants ------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def _put(
     """Call an operator behind an FX node, and give its results to who reads those of the piece; the results by the FX
     nodes that they replace. `now` are those of other pieces, which this one reads in their place.
     """
-    made, found = _Maker(graph, last), {}
+    made, found = Maker(graph, last), {}
     inputs = [
         _given(made, bound, item.strides, now.get(bound.source, bound.source))
         for bound, item in zip(piece.inputs, piece.graph.inputs, strict=True)
@@ -58,28 +58,29 @@ def _put(
     return found
 
 
-class _Maker:
-    """Makes calls one behind the other, with the fake tensors that they result in."""
+class Maker:
+    """Makes calls behind a node, one behind the other, with the fake tensors that they result in."""
 
     def __init__(self, graph: fx.Graph, last: fx.Node) -> None:
         self.graph, self.last = graph, last
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        """A call behind the last one."""
         with self.graph.inserting_after(self.last):
             node = self.graph.call_function(target, args, kwargs)
         values: Any = fx.map_arg((args, kwargs), lambda one: one.meta["val"])
-        with _fake_mode(values[0]):
+        with fake_mode(values[0]):
             node.meta["val"] = target(*values[0], **values[1])
         self.last = node
         return node
 
     def lying(self, val: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
         """A fake tensor like another one, in these strides."""
-        with _fake_mode((val,)):
+        with fake_mode((val,)):
             return torch.empty_strided(val.shape, strides, dtype=val.dtype, device=val.device)
 
 
-def _fake_mode(values: Any) -> Any:
+def fake_mode(values: Any) -> Any:
     """The mode of the fake tensors among these; nothing if there are none."""
     modes = (one.fake_mode for one in _tensors(values) if hasattr(one, "fake_mode"))
     return next(modes, None) or contextlib.nullcontext()
@@ -94,11 +95,13 @@ def _tensors(values: Any) -> list[torch.Tensor]:
     return found
 
 
-def _given(made: _Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.Node) -> fx.Node:
+def _given(made: Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.Node) -> fx.Node:
     """The tensor of an FX node, which `node` computes now, in a piece's shape and strides."""
     lies = strides_as(bound.source, bound.shape)
     if bound.dims is not None:
         return _without_repeats(made, bound)
+    if node.meta["val"].dtype is torch.int64:  # indices of rows, which a kernel reads as i32
+        node = made.call(torch.ops.prims.convert_element_type.default, node, torch.int32)
     if tuple(node.meta["val"].shape) != bound.shape:
         node = made.call(aten.reshape.default, node, list(bound.shape))
     elif strides is None and lies != row_major_strides(bound.shape):
@@ -106,7 +109,7 @@ def _given(made: _Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx
     return node
 
 
-def _without_repeats(made: _Maker, bound: Bound) -> fx.Node:
+def _without_repeats(made: Maker, bound: Bound) -> fx.Node:
     """The elements of an FX node's tensor that it does not repeat."""
     atoms = [atom for dim in bound.dims or () for atom in dim]
     node = made.call(aten.reshape.default, bound.source, [atom.extent for atom in atoms])
@@ -117,12 +120,12 @@ def _without_repeats(made: _Maker, bound: Bound) -> fx.Node:
     return made.call(aten.reshape.default, node, list(bound.shape))
 
 
-def _in_order(made: _Maker, node: fx.Node, order: Sequence[int]) -> fx.Node:
+def _in_order(made: Maker, node: fx.Node, order: Sequence[int]) -> fx.Node:
     """A result whose dimensions are those of its FX node in this order, with its dimensions in theirs."""
     return made.call(aten.permute.default, node, [order.index(dim) for dim in range(len(order))])
 
 
-def _as_in_fx(made: _Maker, node: fx.Node, owner: fx.Node) -> fx.Node:
+def _as_in_fx(made: Maker, node: fx.Node, owner: fx.Node) -> fx.Node:
     """A dense result in the shape and the strides that FX says of it."""
     val = owner.meta["val"]
     if tuple(node.meta["val"].shape) != tuple(val.shape):

@@ -149,6 +149,29 @@ class Writer:
         dims = _replaced(found.dims, dim, (Atom(extent),))
         return Value(self.node("slice", [tensor], axis=axis, start=start, stop=stop, step=step), dims)
 
+    def rows_of(self, table: Value, indices: Value) -> Value:
+        """The rows of a table of two dimensions that indices name."""
+        table = self._merged(table, [0, 1])
+        chosen = self._merged(indices, range(len(indices.dims)))
+        operands = [
+            self._tensor(replace(one, tensor=self._shaped(one, one.held, len(one.held))))
+            for one in (table, chosen)
+        ]
+        return Value(self.node("gather", operands, axis=0), (*chosen.dims, table.dims[1]))
+
+    def pad(self, value: Value, ends: Sequence[tuple[int, int]]) -> Value:
+        """Zeros before and behind the last dimensions, so many of each, the last dimension's first."""
+        chosen = [len(value.dims) - 1 - place for place, end in enumerate(ends) if any(end)]
+        value = self._merged(value, chosen)
+        tensor = self._tensor(replace(value, tensor=self._shaped(value, value.held, len(value.held))))
+        low, high, dims = [0] * len(value.held), [0] * len(value.held), list(value.dims)
+        for dim in chosen:
+            axis, (before, behind) = sum(map(len, value.dims[:dim])), ends[len(value.dims) - 1 - dim]
+            low[axis], high[axis] = before, behind
+            dims[dim] = (Atom(value.shape[dim] + before + behind),)
+        found = self.node("pad", [tensor], low=tuple(low), high=tuple(high))
+        return Value(found, tuple(dims))
+
     def concat(self, values: Sequence[Value], dim: int) -> Value:
         """Values one behind the other along a dimension."""
         rank = len(values[0].dims)

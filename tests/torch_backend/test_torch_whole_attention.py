@@ -1,0 +1,122 @@
+"""Attention is one node of a graph without gradients, whatever torch would make of it on the device, and right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+from torch import Tensor  # noqa: E402
+from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
+
+from wsopt.torch import backend  # noqa: E402
+from wsopt.torch.compiler import watching  # noqa: E402
+from wsopt.torch.rounds import Settled  # noqa: E402
+from wsopt.torch.splice import call_names  # noqa: E402
+from wsopt.torch.whole_attention import OPERATOR  # noqa: E402
+
+OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
+B = torch.bfloat16
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def given(heads: int = 4, dtype: Any = B) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = (torch.randn(2, 32, one, 64, dtype=dtype).transpose(1, 2) for one in (4, heads, heads))
+    return q, k, v
+
+
+def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scaled_dot_product_attention(q, k, v)
+
+
+def scaled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
+
+
+def masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    near = (torch.arange(32)[:, None] - torch.arange(32)).abs() < 5
+    return scaled_dot_product_attention(q, k, v, near)
+
+
+def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+CASES: tuple[tuple[Attention, int], ...] = ((plain, 4), (scaled, 4), (masked, 4), (grouped, 2))
+"""What is computed, with how many heads of keys for four of queries."""
+
+
+def whole(one: Settled) -> int:
+    return call_names(one.lowered.graph).get("wsopt.attention.default", 0)
+
+
+def found(model: Attention, *inputs: Tensor) -> tuple[Tensor, int, int]:
+    """The result, how many calls the FX graph keeps whole, and how many pieces were taken."""
+    with watching() as seen:
+        result = torch.compile(model, backend=backend, options=OPTIONS)(*inputs)
+    (one,) = seen
+    return result, whole(one), len(one.taken)
+
+
+@pytest.mark.parametrize(("model", "heads"), CASES)
+def test_a_piece_computes_it(model: Attention, heads: int) -> None:
+    inputs = given(heads)
+    with torch.no_grad():
+        result, _, taken = found(model, *inputs)
+        want = model(*inputs)
+    assert taken == 1
+    assert torch.allclose(result.float(), want.float(), atol=2e-2)
+
+
+@pytest.mark.parametrize(("model", "heads"), CASES)
+def test_without_a_piece_torch_computes_it(model: Attention, heads: int) -> None:
+    inputs = given(heads, torch.float32)  # no product of ours has operands of f32 without being asked
+    with torch.no_grad():
+        result, kept, taken = found(model, *inputs)
+        want = model(*inputs)
+    assert (kept, taken) == (1, 0)
+    assert torch.allclose(result, want, atol=1e-5)
+
+
+def test_what_is_trained_is_decomposed_as_ever() -> None:
+    inputs = [one.requires_grad_() for one in given(dtype=torch.float32)]
+    with watching() as seen:
+        torch.compile(plain, backend=backend, options=OPTIONS)(*inputs).sum().backward()
+    assert seen
+    assert not any(map(whole, seen))
+    (gradient,) = torch.autograd.grad(plain(*inputs).sum(), inputs[:1])
+    assert torch.allclose(inputs[0].grad, gradient, atol=1e-5)
+
+
+def test_what_is_computed_in_another_type_is_decomposed_as_ever() -> None:
+    def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=B):
+            return plain(q, k, v)
+
+    inputs = given(dtype=torch.float32)
+    with torch.no_grad():
+        inside, kept, _ = found(model, *inputs)
+        assert not kept
+        torch._dynamo.reset()
+        with torch.autocast("cpu", dtype=B):
+            around, kept, _ = found(plain, *inputs)
+        assert not kept
+        assert inside.dtype == around.dtype == model(*inputs).dtype == B
+
+
+@pytest.mark.parametrize(("causal", "heads"), [(False, 4), (True, 2)])
+def test_its_layout_is_known_before_it_runs(causal: bool, heads: int) -> None:
+    arguments = (*given(heads), None, causal, None, heads != 4)
+    torch.library.opcheck(OPERATOR, arguments, test_utils=("test_schema", "test_faketensor"))
+    result = OPERATOR(*arguments)
+    assert result.transpose(1, 2).is_contiguous()

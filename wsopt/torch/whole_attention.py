@@ -1,0 +1,118 @@
+"""Calls of `scaled_dot_product_attention` kept whole where nothing asks for gradients.
+
+While torch traces, it decomposes such a call into what would compute it on the device. With tensors that only have
+shapes it does not always find the kernel that it takes without a compiler: torch 2.11 then writes out products and a
+softmax in f32, several times as slow, where it launches cuDNN's attention otherwise. As one operator a call is one
+node for pieces to begin with, the same on every device; and where no piece has it, torch's own call computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.flop_counter import register_flop_formula
+
+from wsopt.torch.operators import LIBRARY
+from wsopt.torch.say_attention import attention
+from wsopt.torch.table import entry
+from wsopt.torch.values import Value
+from wsopt.torch.writer import Writer
+
+_DIMENSIONS = 4
+_AUTOCAST = torch.amp.autocast_mode._enter_autocast
+_PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+"""Those of `scaled_dot_product_attention` that may be given by place, in their order."""
+_FIXED = {"dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
+"""Those that are no tensors, and what they are if not given."""
+
+LIBRARY.define(
+    "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool causal, float? scale, bool groups)"
+    " -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order),
+)
+
+
+def _computed(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None,
+    causal: bool, scale: float | None, groups: bool,
+) -> torch.Tensor:  # fmt: skip
+    """Torch's own attention, laid out as `_fake` says."""
+    result = scaled_dot_product_attention(
+        query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=groups
+    )
+    return result.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def _fake(query: torch.Tensor, _key: torch.Tensor, value: torch.Tensor, *_how: object) -> torch.Tensor:
+    """[batch, heads, rows, width], in memory [batch, rows, heads, width], as the product that follows wants it."""
+    batch, heads, rows, _ = query.shape
+    return query.new_empty((batch, rows, heads, value.shape[-1])).transpose(1, 2)
+
+
+LIBRARY.impl("attention", _computed, "CompositeExplicitAutograd")
+torch.library.register_fake("wsopt::attention", _fake, lib=LIBRARY)
+OPERATOR = torch.ops.wsopt.attention.default
+
+
+@register_flop_formula(torch.ops.wsopt.attention)  # type: ignore[untyped-decorator]  # torch says no type for it
+def _flops(
+    query: Sequence[int], key: Sequence[int], value: Sequence[int], *_how: object, **_more: object
+) -> int:
+    """Floating-point operations of both products, masked or not, by shapes, as torch counts its own attention."""
+    batch, heads, rows, width = query
+    return 2 * batch * heads * rows * key[2] * (width + value[3])
+
+
+@entry(OPERATOR)
+def _whole(
+    w: Writer, q: Value, k: Value, v: Value, mask: Value | None, causal: bool, scale: float | None, _groups: bool
+) -> Value:  # fmt: skip
+    return attention(w, q, k, v, mask, causal, scale)
+
+
+def keep_whole(module: fx.GraphModule, inputs: Sequence[Any]) -> None:
+    """Put `OPERATOR` in the place of the calls in a graph from Dynamo, if nothing in it asks for gradients or is
+    computed in another type than it has.
+    """
+    tensors = [*(x for x in inputs if isinstance(x, torch.Tensor)), *module.parameters(), *module.buffers()]
+    trained = torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
+    devices = {one.device.type for one in tensors}
+    recast = any(torch.is_autocast_enabled(device) for device in devices)
+    if trained or recast or any(node.target is _AUTOCAST for node in module.graph.nodes):
+        return
+    calls = module.graph.find_nodes(op="call_function", target=scaled_dot_product_attention)
+    for node in calls:
+        _keep(node)
+    module.recompile()
+
+
+def _keep(node: fx.Node) -> None:
+    """Replace one call, if the operator can say it."""
+    given: dict[str, Any] = dict(zip(_PARAMETERS, node.args, strict=False)) | node.kwargs
+    query, key, value = (_seen(given[name]) for name in _PARAMETERS[:3])
+    fixed = [given.get(name, default) for name, default in _FIXED.items()]
+    dropout, causal, scale, groups = fixed
+    if None in (query, key, value) or dropout or any(isinstance(one, fx.Node) for one in fixed):
+        return
+    if query.dim() != _DIMENSIONS:
+        return
+    with node.graph.inserting_before(node):
+        keys = [given["key"], given["value"]]
+        # Kernels take two batch axes; batches, heads of keys and the queries of each would be three.
+        if groups and query.shape[0] > 1 and query.shape[1] != key.shape[1]:
+            times = query.shape[1] // key.shape[1]
+            keys = [node.graph.call_function(torch.repeat_interleave, (one, times, 1)) for one in keys]
+            groups = False
+        arguments = (given["query"], *keys, given.get("attn_mask"), causal, scale, groups)
+        kept = node.graph.call_function(OPERATOR, arguments)
+    node.replace_all_uses_with(kept)
+    node.graph.erase_node(node)
+
+
+def _seen(node: Any) -> Any:
+    """The tensor of shapes alone that a node was traced with, if it is a node and one is known."""
+    return node.meta.get("example_value") if isinstance(node, fx.Node) else None
