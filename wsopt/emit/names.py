@@ -99,7 +99,6 @@ _KERNEL_WORDS = frozenset(
         *("column_tiles", "row_extent", "column_extent", "stream_extent", "ring", "ring_full", "ring_empty"),
         *(
             "scaled_i4",
-            "scaled_i8",
             "scaled_u4",
             "scales",
             "unpacked_i4",

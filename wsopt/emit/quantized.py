@@ -49,11 +49,8 @@ def unpacking(view: View, dtype: DType) -> Unpacking:
         shifts = 0, 4, 8, 12
         asm = tuple(_four_bits(shifts, view.zero, dtype))
         return Unpacking(name, asm, len(shifts), dtype, "4, 4, 2, 2, 2", (0, 1, 3, 6, 5, 2, 4))
-    name = "scaled_i8" if view.shrunk else "unpacked_i8"
-    asm = tuple(
-        _eight_bits_f16() if dtype is DType.F16 else _eight_bits_shrunk() if view.shrunk else _eight_bits()
-    )
-    return Unpacking(name, asm, 2, dtype, "4, 4, 2, 2", (0, 1, 3, 5, 2, 4))
+    asm = tuple(_eight_bits_f16() if dtype is DType.F16 else _eight_bits())
+    return Unpacking("unpacked_i8", asm, 2, dtype, "4, 4, 2, 2", (0, 1, 3, 5, 2, 4))
 
 
 def _twice(half: int) -> str:
@@ -101,16 +98,6 @@ def _eight_bits() -> Iterator[str]:
         yield f"sub.rn.bf16x2 ${place}, ${place}, x;"
 
 
-def _eight_bits_shrunk() -> Iterator[str]:
-    """The same of shrunk numbers: eight bits at the end of a bf16 are a number times 2**-133, less 128 if signed."""
-    large, low = ((127 + 133 - 24) << 7), 0x8000 | ((127 + 7 - 24) << 7)  # 2**109, -(2**-17) as bits
-    yield from _numbers(x=large, n=low)
-    yield "shr.b32 $1, $2, 8;"
-    for place, source in ((0, "$2"), (1, "$1")):
-        yield f"lop3.b32 ${place}, {source}, {_twice(0xFF)}, {_twice(0x80)}, 0x6a;"
-        yield f"fma.rn.bf16x2 ${place}, ${place}, x, n;"
-
-
 def _eight_bits_f16() -> Iterator[str]:
     """The same in f16, whose fraction has room for all."""
     yield from _numbers(x=_NUMBER_WITHOUT_FRACTION[DType.F16] + _SIGNED_I8)
@@ -122,7 +109,7 @@ def _eight_bits_f16() -> Iterator[str]:
 
 def shrunk(view: View) -> str:
     """The function that makes a product's operand of a view's words and their scales, if that is one step."""
-    if not view.shrunk or view.packing is not Packing.FRAGMENTS or view.dtype is DType.I8:
+    if not view.shrunk or view.packing is not Packing.FRAGMENTS:
         return ""
     return _SIGNED_NAME if view.zero is None else _UNSIGNED_NAME
 
@@ -137,7 +124,6 @@ def shrunk_functions(names: frozenset[str]) -> list[tuple[str, list[str]]]:
 
 _LEAST_OF_FRACTION, _LEAST_BEFORE = 2.0**133, 2.0**129
 """What the last bit of a bf16's fraction, and the fifth from the end, are multiplied by to be one."""
-
 
 def shrunk_assembly(name: str) -> list[str]:
     """What takes words apart and scales their numbers: bits 0 to 3, and 4 to 7, of either half. Signed numbers, their
@@ -240,7 +226,7 @@ def held_type(source: Source, users: list[DType], product: DType) -> DType:
 
 def loaded(view: View, buffer: str, dtype: DType, depth: int, layout: str) -> tuple[str, str]:
     """The text that loads a packed or shared tile from its box, and the kernel's own function that it calls."""
-    if shrunk(view):
+    if view.shrunk and view.packing is Packing.FRAGMENTS:
         return f"{buffer}.load({words_layout(view)})", ""
     if view.packing is Packing.FRAGMENTS:
         name = unpacking(view, dtype).name

@@ -40,7 +40,6 @@ def _packed(region: Region, source: Source) -> View:
     whole = view.roles[-1] is Role.STREAM and view.extents[-1] % FRAGMENT.get(view.dtype, 1) == 0
     if view.dtype in FRAGMENT and view.constant and alone and whole:
         return replace(view, packing=Packing.FRAGMENTS)
-    assert not (view.shrunk and view.dtype is DType.I8), f"{view.tensor} is shrunk, and is not packed"
     return _unpacked(view)
 
 

@@ -1,37 +1,30 @@
-"""Numbers of few bits that are multiplied by their scales as they are taken apart, 2**-24 of what they are.
+"""Numbers of four bits that are multiplied by their scales as they are taken apart, 2**-24 of what they are.
 
-The bits of a number of four bits, in the place of the last of a fraction, are the number times the least of a type's
+The bits of such a number, in the place of the last of a fraction, are the number times the least of a type's
 magnitudes, subnormal or just above: no other bits have to be put before them, and none to be subtracted. One
-instruction multiplies that by the scale and by a power of two, and adds what makes the number a signed one, 8 times
-the scale, which is exact; its one rounding is the product's. A power of two that makes up for the least magnitude is
-out of range, so that 2**-24 of it stays, which the product's sums are divided by. Numbers of eight bits fill the
-fraction and the exponent's last bit, and are multiplied by the power of two alone.
+instruction multiplies that by the scale and by a power of two, and adds what makes the number a signed one, 8 times the
+scale, which is exact; its one rounding is the product's. A power of two that makes up for the least magnitude is out of
+range, so that 2**-24 of it stays, which the product's sums are divided by.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from wsopt.frontend.kinds import producer
 from wsopt.frontend.values import Draft, Rewriter, Term, Value
 from wsopt.graph.types import DType
-from wsopt.tensors.views import FRAGMENT, SHRUNK, Role
+from wsopt.tensors.views import FRAGMENT, SHRUNK
 
 _SIGNED = (None, 8)
 """Zeros whose product with a scale has no more digits than the scale."""
 
 
 def shrink(draft: Draft) -> Draft:
-    """The draft with products of numbers of four bits and scales of groups shrunk, and with numbers of eight bits
-    shrunk, where they feed sums alone.
-    """
+    """The draft with products of numbers of four bits and scales of groups shrunk, where they feed sums alone."""
     live = draft.live()
-    found = {
-        name: _product(draft, live, name, value) or _cast(draft, live, name) for name, value in live.items()
-    }
-    found = {name: raws for name, raws in found.items() if raws}
+    found = {name: raws for name, value in live.items() if (raws := _product(draft, live, name, value))}
     if not found:
         return draft
     uses = {use for raws in found.values() for use in raws}
@@ -44,9 +37,7 @@ def _product(draft: Draft, live: Mapping[str, Value], name: str, value: Value) -
     """The uses of the numbers and the scales that a value is the product of; none if it is no such product."""
     if value.primitive != "mul" or value.dtype is not DType.BF16:
         return ()
-    sources = [
-        live[term] for term in value.args if isinstance(term, str) and live[term].primitive == "source"
-    ]
+    sources = [live[term] for term in value.args if isinstance(term, str) and live[term].primitive == "source"]
     if len(sources) != len(value.args):
         return ()
     numbers, scales = sorted(sources, key=lambda one: draft.raw[one.label[0]].dtype is not DType.I4)
@@ -62,26 +53,6 @@ def _product(draft: Draft, live: Mapping[str, Value], name: str, value: Value) -
     users = [one for one in live.values() for term in value.args if term in one.args]
     alone = set(readers) == {"contract"} and name not in draft.outputs and len(users) == len(value.args)
     return (numbers.label[0], scales.label[0]) if alone else ()
-
-
-def _cast(draft: Draft, live: Mapping[str, Value], name: str) -> tuple[str, ...]:
-    """The use of packed numbers of eight bits that a value is cast from; none if it is no such cast to bf16."""
-    value = live[name]
-    source = live.get(str(value.args[0])) if value.primitive == "round_bf16" else None
-    if source is None or source.primitive != "source":
-        return ()
-    (use, _), term = source.label, value.args[0]
-    raw, axes = draft.raw[use], draft.axes
-    along = [dim for dim in raw.dims if axes.roles.get(dim.axis) is Role.STREAM]
-    packed = raw.dtype is DType.I8 and raw.constant and raw.rank == len(raw.dims) - len(along) + 1 == 2
-    packed &= bool(along) and along[-1].stride == 1
-    packed &= math.prod(dim.extent for dim in along) % FRAGMENT[DType.I8] == 0
-    packed &= sum(one.tensor == raw.tensor for one in draft.raw.values()) == 1
-    readers = [one.primitive for one in live.values() if name in one.args]
-    users = sum(term in one.args for one in live.values())
-    return (
-        (use,) if packed and set(readers) == {"contract"} and users == 1 and name not in draft.outputs else ()
-    )
 
 
 @dataclass(slots=True)

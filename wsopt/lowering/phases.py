@@ -173,17 +173,15 @@ elements of four bits four LOP3, three SHF and four HADD2; of four of eight bits
 """
 
 
-_SHRUNK = {DType.I4: {"logic": 5 / 8}, DType.I8: {"logic": 3 / 4, "mul": 0.5}}
-"""The same of shrunk numbers: of eight of four bits four LOP3 and one SHF, their products with scales are counted
-besides; of four of eight bits two LOP3, one SHF and two HFMA2.
-"""
+_SHRUNK = {"logic": 5 / 8}
+"""The same of shrunk numbers, whose products with their scales are counted besides: of eight four LOP3 and one SHF."""
 
 
 def _unpacked(views: Iterable[View]) -> InstructionMix:
     """Instructions an element in which a K-block's packed tiles are taken apart."""
     mix = InstructionMix()
     for view in views:
-        mix = mix + InstructionMix((_SHRUNK if view.shrunk else _UNPACKED)[view.dtype])
+        mix = mix + InstructionMix(_SHRUNK if view.shrunk else _UNPACKED[view.dtype])
     return mix
 
 

@@ -89,13 +89,9 @@ def _copy(name: str, tensor: Any, how: str) -> Any:
             "prepare() or prepack() once with it before the capture"
         )
     if how == "scales":
-        bits = (
-            tensor.detach().contiguous().view(torch.int16) & 0x7FFF
-        )  # of bf16; larger ones are larger numbers
+        bits = tensor.detach().contiguous().view(torch.int16) & 0x7FFF  # of bf16; larger ones are larger numbers
         fits = ((bits <= _LARGEST_SCALE) & (bits >= _LEAST_SCALE)) | (bits <= 0)
-        _expect(
-            fits.all(), f"tensor {name} has scales that are not zero and not 2**-100 to 2**18 in magnitude"
-        )
+        _expect(fits.all(), f"tensor {name} has scales that are not zero and not 2**-100 to 2**18 in magnitude")
     _expect(len(tensor.shape) == 2, f"tensor {name} has {len(tensor.shape)} dimensions, expected 2")
     packed = _laid_out(tensor.detach(), how)
     again = _laid_out(packed, how, back=True)
