@@ -46,7 +46,7 @@ def test_scales_of_groups_are_turned_and_numbers_packed() -> None:
     found = region()
     numbers, scales = source(found, "q").view, source(found, "s").view
     assert (numbers.packing, numbers.each, numbers.zero) == (Packing.FRAGMENTS, 1, None)
-    assert (scales.packing, scales.each) == (Packing.SCALES, 128)
+    assert (scales.packing, scales.each) == (Packing.TURNED, 128)
     assert (scales.roles, scales.extents, scales.strides) == ((Role.STREAM, Role.ROW), (4, 256), (256, 1))
     assert scales.of(Role.STREAM, 128) == scales.of(Role.STREAM, 64) == 1
 
@@ -67,26 +67,6 @@ def test_products_that_round_once_stay_in_16_bits(
     scale: str, zero: dict[str, Any], expected: list[tuple[str, DType]]
 ) -> None:
     assert body(region(scale=scale, **zero)) == expected
-
-
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [
-        ({}, True),
-        ({"zero": 8}, True),
-        ({"zero": 7}, False),  # 7 times a scale has more digits
-        ({"zero": "i8"}, False),
-        ({"group": 32}, False),
-        ({"scale": "f32"}, False),
-        ({"dtype": "i8"}, False),
-        ({"group": 512}, False),
-    ],
-)
-def test_numbers_are_shrunk_where_that_is_exact(asked: dict[str, Any], expected: bool) -> None:
-    found = region(**asked)
-    assert (source(found, "q").view.shrunk, source(found, "s").view.shrunk) == (expected, expected)
-    factors = [item.args[1] for item in found.statements if isinstance(item, Statement) and len(item.args) > 1]
-    assert (2.0**24 in factors) == expected
 
 
 def test_four_bits_beside_a_zero_are_unsigned() -> None:
