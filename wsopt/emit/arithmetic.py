@@ -190,8 +190,7 @@ class Arithmetic:
             assert isinstance(term, Operand), "of a number it is folded before"
             self.called.add(other.helper)
             return f"{other.helper}({in_type(term.name, term, DType.F32)})"
-        apart = {term.words for term in terms if isinstance(term, Operand)} - {""}
-        self.called |= apart or helpers(item)
+        self.called |= helpers(item)
         return expression(item, terms, self.s)
 
     def _choice(

@@ -31,12 +31,11 @@ _PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value as the kernel holds it. Of `words` it is the function that takes them apart with a scale."""
+    """A value of the epilogue as the kernel holds it."""
 
     name: str
     spans: frozenset[Role]
     dtype: DType
-    words: str = ""
 
 
 def number(value: Scalar) -> str:
@@ -103,9 +102,6 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
 
 def _narrow(statement: Statement, operands: list[Operand | Scalar], s: Structure) -> str:
     """A statement of two numbers of 16 bits, two elements an instruction."""
-    if packed := next((o for o in operands if isinstance(o, Operand) and o.words), None):
-        (scale,) = (o.name for o in operands if isinstance(o, Operand) and o is not packed)
-        return f"{packed.words}({packed.name}, {scale})"
     tile = next(o for o in operands if isinstance(o, Operand) and o.spans == statement.spans)
     texts = [
         in_type(broadcast(o, statement.spans, s), o, statement.dtype)

@@ -16,7 +16,6 @@ from wsopt.emit.recipe import (
     Check,
     DealtOrder,
     Message,
-    Packed,
     PointerArgument,
     Recipe,
     ScalarArgument,
@@ -62,14 +61,12 @@ def launcher_context(recipe: Recipe) -> dict[str, Any]:
         "launcher": launcher_text(),
         "workspace": workspace_text() if recipe.workspaces else None,
         "packing": packing_text() if recipe.packed else None,
-        "packed": [(one.tensor, _packing(one)) for one in recipe.packed],
+        "packed": [
+            (one.tensor, _PACKINGS.get(one.dtype, "turned") if one.packing is Packing.FRAGMENTS else "turned")
+            for one in recipe.packed
+        ],
         **calls([one.name for one in recipe.inputs]),
     }
-
-
-def _packing(one: Packed) -> str:
-    """What a packing is called by what does it."""
-    return _PACKINGS[one.dtype] if one.packing is Packing.FRAGMENTS else one.packing.value
 
 
 def calls(inputs: Sequence[str]) -> dict[str, Any]:

@@ -98,9 +98,6 @@ _KERNEL_WORDS = frozenset(
         *("batch", "batches", "row", "column", "rows", "columns", "row_tile", "column_tile", "row_tiles"),
         *("column_tiles", "row_extent", "column_extent", "stream_extent", "ring", "ring_full", "ring_empty"),
         *(
-            "scaled_i4",
-            "scaled_u4",
-            "scales",
             "unpacked_i4",
             "unpacked_u4",
             "unpacked_i8",

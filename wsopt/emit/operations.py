@@ -48,7 +48,7 @@ def streamed_operand(plan: KernelPlan, source: Source, name: str, items: Iterabl
     users = [item.dtype for item in items if isinstance(item, Statement) and source.name in item.reads]
     held = quantized.held_type(source, users, plan.program.whole.dtype)
     row = source.view.each > 1 and source.view.of(Role.STREAM, plan.s.depth) == 1
-    return Operand(name, ROW if row else source.spans, held, quantized.shrunk(source.view))
+    return Operand(name, ROW if row else source.spans, held)
 
 
 @dataclass(frozen=True, slots=True)

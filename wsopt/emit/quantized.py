@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from wsopt.emit.tensors import GLUON, word_elements
 from wsopt.graph.types import DType
-from wsopt.tensors.views import FRAGMENT, SHRUNK, Packing, Role, Source, View
+from wsopt.tensors.views import FRAGMENT, Packing, Role, Source, View
 
 SHARED_COLUMNS = 4
 """Threads of a warp that share a row of a product's operand."""
@@ -107,41 +107,6 @@ def _eight_bits_f16() -> Iterator[str]:
         yield f"sub.rn.f16x2 ${place}, ${place}, x;"
 
 
-def shrunk(view: View) -> str:
-    """The function that makes a product's operand of a view's words and their scales, if that is one step."""
-    if not view.shrunk or view.packing is not Packing.FRAGMENTS:
-        return ""
-    return _SIGNED_NAME if view.zero is None else _UNSIGNED_NAME
-
-
-_SIGNED_NAME, _UNSIGNED_NAME = "scaled_i4", "scaled_u4"
-
-
-def shrunk_functions(names: frozenset[str]) -> list[tuple[str, list[str]]]:
-    """Such functions among some names, with their assembly."""
-    return [(name, shrunk_assembly(name)) for name in (_SIGNED_NAME, _UNSIGNED_NAME) if name in names]
-
-
-_LEAST_OF_FRACTION, _LEAST_BEFORE = 2.0**133, 2.0**129
-"""What the last bit of a bf16's fraction, and the fifth from the end, are multiplied by to be one."""
-
-def shrunk_assembly(name: str) -> list[str]:
-    """What takes words apart and scales their numbers: bits 0 to 3, and 4 to 7, of either half. Signed numbers, their
-    sign's bit turned round, are unsigned ones less 8.
-    """
-    low, high = (8, 0x80) if name == _SIGNED_NAME else (0, 0)
-    parts = ((0, "$4", 0xF, low), (1, "$4", 0xF0, high), (2, "$3", 0xF, low), (3, "$3", 0xF0, high))
-    return [
-        "shr.b32 $3, $4, 8;",
-        *(f"lop3.b32 ${n}, {words}, {_twice(mask)}, {_twice(sign)}, 0x6a;" for n, words, mask, sign in parts),
-        *(f"fma.rn.bf16x2 ${n}, ${n}, ${5 + n % 2}, $7;" for n in range(len(parts))),
-    ]
-
-
-SHRUNK_FACTORS = (_LEAST_OF_FRACTION * SHRUNK, _LEAST_BEFORE * SHRUNK, -_SIGNED_I4 * SHRUNK)
-"""The factors of a scale that such a function takes."""
-
-
 # --- layouts --------------------------------------------------------------------------------------------
 
 
@@ -226,8 +191,6 @@ def held_type(source: Source, users: list[DType], product: DType) -> DType:
 
 def loaded(view: View, buffer: str, dtype: DType, depth: int, layout: str) -> tuple[str, str]:
     """The text that loads a packed or shared tile from its box, and the kernel's own function that it calls."""
-    if view.shrunk and view.packing is Packing.FRAGMENTS:
-        return f"{buffer}.load({words_layout(view)})", ""
     if view.packing is Packing.FRAGMENTS:
         name = unpacking(view, dtype).name
         return f"{name}({buffer}.load({words_layout(view)}), {layout})", name

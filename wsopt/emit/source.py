@@ -19,7 +19,7 @@ from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
 from wsopt.emit.operations import Operations
 from wsopt.emit.plan import KernelPlan, plan_of
-from wsopt.emit.quantized import SHRUNK_FACTORS, Unpacking, narrow_functions, shrunk_functions, unpacking
+from wsopt.emit.quantized import Unpacking, narrow_functions, unpacking
 from wsopt.emit.ranges import range_lines
 from wsopt.emit.recipe_of import recipe_of
 from wsopt.emit.stamps import Trace
@@ -103,8 +103,6 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "narrow": narrow_functions(names),
         "unpackings": _unpackings(plan, names),
         "spreads": "spread" in names,
-        "shrunk": shrunk_functions(names),
-        "factors": SHRUNK_FACTORS,
         "exponential": exponential(names, s.exp2_eighths),
         "constants": [*constants(plan, consumer), *numbers(names), *records.constants(plan)],
         "traced": plan.trace is not None,

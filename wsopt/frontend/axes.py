@@ -65,7 +65,7 @@ class RawDim:
 class RawView:
     """A tensor of `rank` dimensions, by axis, before axes are merged. The places along an axis may be `chosen` by
     another tensor, by the name of its use. Whole numbers of four bits are signed, or
-    unsigned and less a `zero`; they and their scales may be `shrunk`, as in a View.
+    unsigned and less a `zero`.
     """
 
     tensor: str
@@ -75,7 +75,6 @@ class RawView:
     dims: tuple[RawDim, ...]
     chosen: tuple[Dim, str] | None = None
     zero: int | None = None
-    shrunk: bool = False
 
     def along(self, kept: Callable[[RawDim], bool]) -> RawView:
         """The view less dimensions that are not `kept`: of one element, along which nothing varies."""

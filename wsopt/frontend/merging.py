@@ -109,7 +109,6 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
         cutouts=tuple(dim.cutout for dim in ordered) if any(dim.cutout for dim in ordered) else (),
         each=max((dim.each for dim in ordered), default=1),
         zero=raw.zero,
-        shrunk=raw.shrunk,
     )
 
 

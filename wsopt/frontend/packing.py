@@ -71,5 +71,5 @@ def _turned(view: View) -> View:
         strides=(first, 1),
         origin=view.origin[::-1],
         parts=view.parts[::-1],
-        packing=Packing.SCALES if view.shrunk else Packing.TURNED,
+        packing=Packing.TURNED,
     )

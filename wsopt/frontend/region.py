@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wsopt.frontend import factors, masks, narrow, online, padding, shrink
+from wsopt.frontend import factors, masks, narrow, online, padding
 from wsopt.frontend.assemble import assemble
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.packing import pack_constants
@@ -19,7 +19,6 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
     (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
     (narrow.NarrowProducts.of, frozenset({Kind.COMPUTED})),
-    (shrink.shrink, frozenset({Kind.COMPUTED})),
     (factors.BareOperands.of, frozenset({Kind.SCALED})),
     (online.OnlineSums.of, frozenset({Kind.CHAIN, Kind.LONG_ROWS})),
     (masks.bound_loop, frozenset({Kind.CHAIN})),

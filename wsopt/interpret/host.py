@@ -201,16 +201,6 @@ class HostTensor:
     def __rshift__(self, other: Any) -> HostTensor:
         return self._bits(np.right_shift, other)
 
-    def __le__(self, other: Any) -> HostTensor:
-        return self._bits(np.less_equal, other)
-
-    def __ge__(self, other: Any) -> HostTensor:
-        return self._bits(np.greater_equal, other)
-
-    def all(self) -> bool:
-        """Whether every element is true."""
-        return bool(self.numpy_array.all())
-
     def _view(self, array: Array) -> HostTensor:
         return HostTensor(array, storage=self.storage)
 

@@ -113,11 +113,6 @@ def _instruction(name: str, values: list[Array], line: str) -> Array:
     if name == "lop3.b32" and len(values) == 4:
         first, second, third, table = values
         return _lop3(first, second, third, int(table[0]))
-    if name == "fma.rn.bf16x2" and len(values) == 3:
-        bf16 = _PAIRS["bf16x2"]
-        a, b, c = (dtypes.to_float32(value.view(bf16.numpy)).astype(np.float64) for value in values)
-        # of numbers of eight digits f64 has the product, and a sum near it, whole
-        return (a * b + c).astype(np.float32).astype(bf16.numpy).view(np.uint32)
     pair = _PAIRS.get(modifiers[-1]) if modifiers else None
     if pair is not None and modifiers[0] == "rn" and operation in _FUNCTIONS and len(values) == 2:
         first, second = (dtypes.to_float32(value.view(pair.numpy)) for value in values)

@@ -173,15 +173,11 @@ elements of four bits four LOP3, three SHF and four HADD2; of four of eight bits
 """
 
 
-_SHRUNK = {"logic": 5 / 8}
-"""The same of shrunk numbers, whose products with their scales are counted besides: of eight four LOP3 and one SHF."""
-
-
 def _unpacked(views: Iterable[View]) -> InstructionMix:
     """Instructions an element in which a K-block's packed tiles are taken apart."""
     mix = InstructionMix()
     for view in views:
-        mix = mix + InstructionMix(_SHRUNK if view.shrunk else _UNPACKED[view.dtype])
+        mix = mix + InstructionMix(_UNPACKED[view.dtype])
     return mix
 
 

@@ -183,7 +183,7 @@ def _aligned(region: Region, rows: int, depth: int) -> bool:
     for view, spans in ((source.view, source.spans) for source in region.streamed_sources):
         if spans != K_BLOCK and depth * view.dtype.bits // 8 % _SLOT_BYTES:
             return False
-        if (depth % view.each and view.each % depth) or (view.shrunk and depth > view.each > 1):
+        if depth % view.each and view.each % depth:
             return False
         if view.each > 1 and rows * view.of(Role.STREAM, depth) * view.dtype.bits // 8 % _SLOT_BYTES:
             return False

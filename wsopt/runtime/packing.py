@@ -24,7 +24,6 @@ _ORDERS = {
     "four_bits": (128, (4, 2, 2, 4, 2), (0, 1, 5, 2, 6, 4, 3), (4, 4, 2, 2, 2), (0, 1, 3, 6, 5, 2, 4)),
     "eight_bits": (64, (4, 2, 4, 2), (0, 1, 4, 2, 5, 3), (4, 4, 2, 2), (0, 1, 3, 5, 2, 4)),
 }
-_LEAST_SCALE, _LARGEST_SCALE = (127 - 100) << 7, (127 + 18) << 7  # of bf16 as bits
 _MOST_COPIES = 1024
 _COPIES: dict[Any, Any] = {}  # by what was packed: that tensor, which keeps its memory its own, and the copy
 
@@ -47,7 +46,7 @@ def _reordered(tensor: Any, how: str, back: bool) -> Any:
 
 def _laid_out(tensor: Any, how: str, back: bool = False) -> Any:
     """A tensor as a kernel reads it, or such a one as the graph has it."""
-    if how in ("turned", "scales"):
+    if how == "turned":
         return tensor.contiguous() if back else tensor.transpose(0, 1).contiguous().transpose(0, 1)
     if how == "eight_bits":
         return _reordered(tensor, how, back)
@@ -88,10 +87,6 @@ def _copy(name: str, tensor: Any, how: str) -> Any:
             f"tensor {name} has not been packed yet, and is not while a CUDA graph is captured: call run(), "
             "prepare() or prepack() once with it before the capture"
         )
-    if how == "scales":
-        bits = tensor.detach().contiguous().view(torch.int16) & 0x7FFF  # of bf16; larger ones are larger numbers
-        fits = ((bits <= _LARGEST_SCALE) & (bits >= _LEAST_SCALE)) | (bits <= 0)
-        _expect(fits.all(), f"tensor {name} has scales that are not zero and not 2**-100 to 2**18 in magnitude")
     _expect(len(tensor.shape) == 2, f"tensor {name} has {len(tensor.shape)} dimensions, expected 2")
     packed = _laid_out(tensor.detach(), how)
     again = _laid_out(packed, how, back=True)

@@ -55,10 +55,6 @@ FRAGMENT = {DType.I4: 128, DType.I8: 64}
 """Elements of a row that are packed as fragments together: 16 bytes for each of the four threads that share a row."""
 
 
-SHRUNK = 2.0**-24
-"""What shrunk numbers are multiplied by."""
-
-
 class Packing(StrEnum):
     """How a constant's elements are laid out anew, once, before the first launch; extents stay as they are."""
 
@@ -66,8 +62,6 @@ class Packing(StrEnum):
     """Along a row in the order in which the threads that hold it as a product's operand read words of it."""
     TURNED = "turned"
     """Columns one behind the other, instead of rows."""
-    SCALES = "scales"
-    """The same of scales of shrunk numbers: 2**-100 to 2**18, or zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +85,7 @@ class View:
 
     So many neighbours along the streamed axis share `each` element: those of a group share its scale. Whole numbers
     of four bits are signed, or unsigned and less a `zero`. A constant may have a `packing`; its strides are those of
-    the packed tensor then. Of numbers that are `shrunk` the loop computes with 2**-24 of what they are times their
-    scales, which are so too, and are held within the bounds of that.
+    the packed tensor then.
     """
 
     tensor: str
@@ -109,7 +102,6 @@ class View:
     each: int = 1
     zero: int | None = None
     packing: Packing | None = None
-    shrunk: bool = False
 
     def of(self, role: Role, extent: int) -> int:
         """The tensor's elements along an axis that so many of the axis have."""
