@@ -31,6 +31,36 @@ def test_rows(tmp_path: Path) -> None:
     assert rows == {path.stem: "ok" for path in (DOCS / "rows" / "graphs").glob("*.json")}
 
 
+def test_quantized(tmp_path: Path) -> None:
+    file, page = DOCS / "quantized" / "h200.json", tmp_path / "page.md"
+    assert bench_docs.main([str(file), "-o", str(page)]) == 0
+    assert page.read_text(encoding="utf-8") == (DOCS / "quantized.md").read_text(encoding="utf-8")
+    rows = load_document(file).rows
+    assert {row.name: row.status for row in rows} == {
+        path.stem: "ok" for path in (DOCS / "quantized" / "graphs").glob("*.json")
+    }
+    times = {row.name: row.kernel_graph or row.kernel for row in rows}
+    us = {name: f"{time.median_us:.1f}" for name, time in times.items() if time is not None}
+    readme, told = (
+        " ".join(path.read_text(encoding="utf-8").split())
+        for path in (DOCS.parent / "README.md", DOCS / "front-end.md")
+    )
+    assert us["i4_1"] == us["i4_16"]
+    assert (
+        f"take {us['i4_1']} us under 1 row and under 16 in a CUDA graph, {us['i4_64']} us under 64" in readme
+    )
+    assert f"of bf16 they take {us['bf16_1']}, {us['bf16_16']} and {us['bf16_64']} us" in readme
+    assert (
+        f"takes {us['i4_1']} us with 1 row and with 16, where bf16 takes {us['bf16_1']} and {us['bf16_16']}"
+        in told
+    )
+    assert (
+        f"{us['i4_64']} us with 64 rows, where bf16 takes {us['bf16_64']}; i8 takes {us['i8_16']} us with 16"
+        in told
+    )
+    assert f"4096 rows take {us['i4_4096']} us with i4 and {us['bf16_4096']} us with bf16, by plain" in told
+
+
 def test_few_tiles(tmp_path: Path) -> None:
     file, page = DOCS / "few_tiles" / "h200.json", tmp_path / "page.md"
     chains = DOCS / "few_tiles" / "h200_chains.json"

@@ -82,25 +82,28 @@ def test_a_transform_warpgroup_takes_fragments_apart(name: str) -> None:
 
 
 FAULTS = {
-    "mask": ("0x000f000f", "0x00070007"),
-    "sign": ("n, 0x43084308", "n, 0x43004300"),
-    "shift": ("$4, 8;", "$4, 4;"),
-    "subtracted number": ("sub.rn.bf16x2 $2, $2, n;", ""),
-    "order of results": ("gl.join(a, c), gl.join(b, d)", "gl.join(a, b), gl.join(c, d)"),
-    "order of elements": ("(0, 1, 3, 6, 5, 2, 4)", "(0, 1, 3, 5, 6, 2, 4)"),
-    "packed order": ("(0, 1, 5, 2, 6, 4, 3)", "(0, 1, 5, 2, 4, 6, 3)"),
-    "packed halves": ("low | (high << 4)", "high | (low << 4)"),
-    "row of scales": ("// 128, row_tile", "// 64, row_tile"),
-    "scale": ("mul_bf16(q_value, gl.expand_dims(s_value, 1))", "mul_bf16(q_value, q_value)"),
-    "packing": ('"q": "four_bits"', '"q": "turned"'),
-    "turning": ('"s": "turned"', '"s": "four_bits"'),
+    "mask": ("groups", "0x000f000f", "0x00070007"),
+    "sign": ("groups", "n, 0x43084308", "n, 0x43004300"),
+    "shift": ("groups", "$4, 8;", "$4, 4;"),
+    "subtracted number": ("groups", "sub.rn.bf16x2 $2, $2, n;", ""),
+    "order of results": ("groups", "gl.join(a, c), gl.join(b, d)", "gl.join(a, b), gl.join(c, d)"),
+    "order of elements": ("groups", "(0, 1, 3, 6, 5, 2, 4)", "(0, 1, 3, 5, 6, 2, 4)"),
+    "packed order": ("groups", "(0, 1, 5, 2, 6, 4, 3)", "(0, 1, 5, 2, 4, 6, 3)"),
+    "packed halves": ("groups", "low | (high << 4)", "high | (low << 4)"),
+    "row of scales": ("groups", "// 128, row_tile", "// 64, row_tile"),
+    "scale": ("groups", "mul_bf16(q_value, gl.expand_dims(s_value, 1))", "mul_bf16(q_value, q_value)"),
+    "packing": ("groups", '"q": "four_bits"', '"q": "turned"'),
+    "turning": ("groups", '"s": "turned"', '"s": "four_bits"'),
+    "scale of a group": ("small groups", "spread(s_ring", "0 * spread(s_ring"),
+    "zero": ("zero", "n, 0x43084308", "n, 0x43004300"),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_are_found(name: str) -> None:
-    kernel, (before, after) = made("groups"), FAULTS[name]
+    of, before, after = FAULTS[name]
+    kernel = made(of)
     assert before in kernel.source
     assert small_case(kernel).fault(kernel.source.replace(before, after), FEW_SEEDS) is not None
 

@@ -57,6 +57,18 @@ def test_pairs_are_rounded_to_their_type() -> None:
     assert (found.data == (x.data.astype(np.float32) * 1.0078125).astype(BF16.numpy)).all()
 
 
+@pytest.mark.parametrize("operation", ["mul", "sub", "add"])
+@pytest.mark.parametrize(("name", "bits"), [("bf16", 0x0080), ("f16", 0x0400)])
+@pytest.mark.parametrize("place", [0, 1])
+def test_arithmetic_on_subnormals_is_refused(operation: str, name: str, bits: int, place: int) -> None:
+    normal, below = words_of(0, 0x8000, *[bits] * 6), words_of(*[bits] * 7, 0x8000 | (bits - 1))
+    asm = f"{operation}.rn.{name}x2 $0, $1, $2;"
+    run(asm, normal, normal)
+    args = (below, normal) if place == 0 else (normal, below)
+    with pytest.raises(InterpreterError, match=r"computes with a subnormal b?float16; .* wrong on an H200"):
+        run(asm, *args)
+
+
 @pytest.mark.parametrize(
     ("asm", "layout", "constraints", "told"),
     [

@@ -2,7 +2,7 @@
 
 Instructions are shifts and logic on 32 bits, and arithmetic on two bf16 or f16. Operands are tensors of elements of
 16 bits; where neighbours along the last dimension are a thread's, the register that holds two of them is a word of 32
-bits of the tensor.
+bits of the tensor. Arithmetic on subnormals is refused: a kernel that was right here with it was wrong on an H200.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "sub": np.subtract,
     "mul": np.multiply,
 }
+_LEAST_NORMAL = {"bfloat16": 0x0080, "float16": 0x0400}
+"""The bits of a type's least normal number."""
 _PACK = 2
 
 
@@ -115,9 +117,22 @@ def _instruction(name: str, values: list[Array], line: str) -> Array:
         return _lop3(first, second, third, int(table[0]))
     pair = _PAIRS.get(modifiers[-1]) if modifiers else None
     if pair is not None and modifiers[0] == "rn" and operation in _FUNCTIONS and len(values) == 2:
-        first, second = (dtypes.to_float32(value.view(pair.numpy)) for value in values)
+        numbers = [value.view(pair.numpy) for value in values]
+        _check_subnormals(numbers, pair, line)
+        first, second = (dtypes.to_float32(one) for one in numbers)
         return np.asarray(_FUNCTIONS[operation](first, second), np.float32).astype(pair.numpy).view(np.uint32)
     raise InterpreterError(f"inline assembly {line!r} is not known")
+
+
+def _check_subnormals(operands: Sequence[Array], dtype: DType, line: str) -> None:
+    """Numbers below a type's least normal one are refused; zeros are none."""
+    least = dtypes.to_float32(np.array([_LEAST_NORMAL[dtype.name]], np.uint16).view(dtype.numpy))
+    for values in map(dtypes.to_float32, operands):
+        if np.any((values != 0) & (np.abs(values) < least)):
+            raise InterpreterError(
+                f"inline assembly {line!r} computes with a subnormal {dtype.name}; a kernel that did so was right "
+                "in simulation and wrong on an H200, so operands have to be zero or normal numbers"
+            )
 
 
 def _lop3(a: Array, b: Array, c: Array, table: int) -> Array:
