@@ -66,7 +66,9 @@ def _shares_columns(plan: KernelPlan) -> bool:
 
 def _mma_warp(plan: KernelPlan, operations: Operations) -> Function:
     """The function of the warp that issues products into tensor memory."""
-    return (tensor_values if plan.values_apart else tensor_sums).mma_warp(plan, operations)
+    if plan.values_apart:
+        return tensor_values.mma_warp(plan, operations)
+    return tensor_sums.mma_warp(plan, operations)
 
 
 def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
