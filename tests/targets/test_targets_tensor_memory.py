@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from attention_graphs import attention
 from row_graphs import softmax
 from tile_graphs import gated, plain, region_of
 
 from wsopt.checker import faults
 from wsopt.errors import LoweringError
-from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
+from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.price import lower
@@ -28,6 +27,12 @@ from wsopt.solve.optimum import solve
 from wsopt.solve.search import Search
 
 MARGIN = 24
+
+
+def widened(g: GraphBuilder) -> Symbol:
+    """A product whose weights are whole numbers, which the loop converts."""
+    x, q = g.input("x", (64, 256), "bf16"), g.input("q", (128, 256), "i8")
+    return g.cast(g.matmul(x, g.cast(q, dtype="bf16"), transpose_b=True), dtype="bf16")
 
 
 def cut(region: Region, machine: Machine, columns: int = 256, consumers: int = 1) -> TileProgram:
@@ -174,7 +179,7 @@ def test_barriers_are_two_a_set(program: TileProgram) -> None:
 @pytest.mark.parametrize(
     ("region", "what"),
     [
-        (lambda: find_region(attention()), "a loop that computes values between products"),
+        (lambda: region_of(widened), "products of operands that the loop computes"),
         (lambda: region_of(softmax), "rows that stream without products"),
         (lambda: plain(256, 256, 256, "f8e4m3"), "sums that are promoted"),
     ],
