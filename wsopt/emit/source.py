@@ -32,8 +32,8 @@ from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
 
 _PTX_OPTIONS = "--register-usage-level=10"
-"""What ptxas is asked for where it is to use registers freely. Its default spills numbers that all roles share, though
-half of the registers are free, in some kernels; with this it does so in others (13.4, as Triton 3.9 calls it).
+"""What ptxas is asked for where it is to use registers freely. Its default spills numbers that all roles share,
+though half of the registers are free, in some kernels; with this it does so in others (13.4, as Triton 3.9 calls it).
 """
 
 

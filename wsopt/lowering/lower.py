@@ -170,7 +170,7 @@ def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
 
 @functools.lru_cache(maxsize=2048)
 def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
-    """The same without a rasterization order, of which nothing but the grid depends, and what the assembler is asked."""
+    """The same without a rasterization order, of which the grid alone depends, or what the assembler is asked."""
     grid = grid_of(region, s)
     rings, steps, held = steps_of(region, s, machine, grid.tiles)
     loop = cut(rings, steps, s)

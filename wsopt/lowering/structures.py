@@ -152,16 +152,17 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     persistences = (True, False) if both else (False,)
     for columns in _whole_columns(region, machine):
         shares = exp2_eighths(region, columns, machine)
-        for rows, depth, consumers, warps, sharing, persistent, cut, eighths, operands, groups, free in itertools.product(
+        for rows, depth, consumers, warps, sharing, persistent, cut, eighths, *apart in itertools.product(
             target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), sharings, persistences,
             _subtiles(columns), shares, _operands(region, machine), _corrections(region, machine),
             target.free_registers,
         ):  # fmt: skip
+            operands, corrections, free = apart
             s = Structure(
                 rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
-                exp2_eighths=eighths, operands=operands, corrections=groups, free_registers=free,
+                exp2_eighths=eighths, operands=operands, corrections=corrections, free_registers=free,
             )  # fmt: skip
-            if groups and s.subtile_columns > _CORRECTED_COLUMNS:
+            if corrections and s.subtile_columns > _CORRECTED_COLUMNS:
                 continue
             if _is_legal(region, machine, s) and _aligned(region, depth) and not _spare(region, s):
                 yield s

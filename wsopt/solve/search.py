@@ -290,8 +290,8 @@ def runner_up(verified: VerifiedSchedule, certificate: Certificate) -> VerifiedS
 def live_set(program: TileProgram) -> Structure:
     """Key of a structure's register demand: structures with equal keys spill alike.
 
-    Rasterization order, the memory of operands, and the share of exp2, whose polynomial has three temporaries, are left
-    out, and where
+    Rasterization order, the memory of operands, and the share of exp2, whose polynomial has three temporaries, are
+    left out, and where
     arithmetic waits for products the epilogue's subtiles, else the depth.
     """
     structure = replace(
