@@ -40,6 +40,20 @@ def test_models() -> None:
     assert rows == told.count("| predicted | ") + told.count("| all | ")
 
 
+def test_models_in_a_second_process() -> None:
+    told = page("torch.md")
+    for row in read("models/h200_second_process.json")["rows"]:
+        plain, graph = (
+            {name: statistics.median(one) for name, one in row[key].items()}
+            for key in ("plain_us", "graph_us")
+        )
+        ours, theirs = plain["predicted"], plain["inductor"]
+        in_graphs = graph["inductor"] / graph["predicted"]
+        first = row["first_s"]["predicted"]
+        assert f"| {ours:,.1f} | {theirs:,.1f} | {theirs / ours:.2f} | {in_graphs:.2f} | {first} |" in told
+        assert max(row["error"].values()) < 0.03
+
+
 def test_cuts() -> None:
     told = page("cuts.md")
     small_mlp, small_block, mlp, block = read("cuts/h200.json")["rows"]

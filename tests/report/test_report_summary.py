@@ -31,6 +31,9 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "early_release": True,
             "splits": 1,
             "shares": False,
+            "operands": "registers",
+            "corrections": 0,
+            "free_registers": False,
         },
         "ii_cycles": 512,
         "partitions": [

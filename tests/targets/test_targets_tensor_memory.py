@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from targets_kernels import normed
-from tile_graphs import gated, plain, region_of
+from tile_graphs import Body, gated, plain, region_of
 
 from wsopt.checker import faults
 from wsopt.errors import LoweringError
@@ -29,6 +29,12 @@ from wsopt.solve.optimum import solve
 from wsopt.solve.search import Search
 
 MARGIN = 24
+
+
+def widened(g: GraphBuilder) -> Symbol:
+    """A product whose weights are whole numbers, which the loop converts."""
+    x, q = g.input("x", (64, 256), "bf16"), g.input("q", (128, 256), "i8")
+    return g.cast(g.matmul(x, g.cast(q, dtype="bf16"), transpose_b=True), dtype="bf16")
 
 
 def structure_of(columns: int, consumers: int = 1) -> Structure:
@@ -221,10 +227,14 @@ def promoted(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(x, w, transpose_b=True, accumulate="promoted"), dtype="bf16", name="y")
 
 
-def test_what_the_target_has_not_is_refused_with_a_remedy(b200: Machine, h200: Machine) -> None:
-    region = region_of(promoted)
-    with pytest.raises(
-        LoweringError, match=r"Blackwell \(sm_100\) .* sums that are promoted.*--machine h200"
-    ):
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [(widened, "products of operands that the loop computes"), (promoted, "sums that are promoted")],
+)
+def test_what_the_target_has_not_is_refused_with_a_remedy(
+    body: Body, what: str, b200: Machine, h200: Machine
+) -> None:
+    region = region_of(body)
+    with pytest.raises(LoweringError, match=rf"Blackwell \(sm_100\) .* {what}.*--machine h200"):
         next(structures(region, b200))
     assert next(structures(region, h200))

@@ -120,3 +120,15 @@ def test_its_layout_is_known_before_it_runs(causal: bool, heads: int) -> None:
     torch.library.opcheck(OPERATOR, arguments, test_utils=("test_schema", "test_faketensor"))
     result = OPERATOR(*arguments)
     assert result.transpose(1, 2).is_contiguous()
+
+
+def test_a_mask_that_lets_everything_through_is_none() -> None:
+    def everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return scaled_dot_product_attention(q, k, v, torch.ones(1, 1, 32, 32, dtype=torch.bool))
+
+    inputs = given()
+    with torch.no_grad():
+        result, _, taken = found(everywhere, *inputs)
+        want = everywhere(*inputs)
+    assert taken == 1
+    assert torch.allclose(result.float(), want.float(), atol=2e-2)

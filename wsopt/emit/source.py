@@ -34,8 +34,8 @@ from wsopt.targets import target_of
 from wsopt.tensors.views import Packing
 
 _PTX_OPTIONS = "--register-usage-level=10"
-"""What ptxas is asked for beside values in tensor memory: its default spills the number of a thread, which all
-roles share, though half of the registers are free (13.4, as Triton 3.9 calls it).
+"""What ptxas is asked for where it is to use registers freely. Its default spills numbers that all roles share,
+though half of the registers are free, in some kernels; with this it does so in others (13.4, as Triton 3.9 calls it).
 """
 
 
@@ -68,7 +68,9 @@ def _shares_columns(plan: KernelPlan) -> bool:
 
 def _mma_warp(plan: KernelPlan, operations: Operations) -> Function:
     """The function of the warp that issues products into tensor memory."""
-    return (tensor_values if plan.values_apart else tensor_sums).mma_warp(plan, operations)
+    if plan.values_apart:
+        return tensor_values.mma_warp(plan, operations)
+    return tensor_sums.mma_warp(plan, operations)
 
 
 def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "imports": target.imports(products=not plan.loops_over_tiles, shared_columns=_shares_columns(plan)),
         "shares_columns": _shares_columns(plan),
         "own_sizes": plan.values_apart,
-        "ptx_options": _PTX_OPTIONS if plan.values_apart else "",
+        "ptx_options": _PTX_OPTIONS if s.free_registers else "",
         "consumer_warps": s.consumer_warps,
         "tf32": bool(plan.summed) and plan.program.whole.dtype is DType.F32,
         "mma_k": 256 // plan.program.whole.dtype.bits,

@@ -164,13 +164,13 @@ def _row_values(region: Region, loop: Cut) -> int:
 def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
     once = _ungrouped.__wrapped__ if extended() else _ungrouped  # what extensions add is no part of its key
-    ungrouped = once(region, replace(s, group=1), machine)
+    ungrouped = once(region, replace(s, group=1, free_registers=False), machine)
     return replace(ungrouped, structure=s, grid=grid_of(region, s))
 
 
 @functools.lru_cache(maxsize=2048)
 def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
-    """The same without a rasterization order, of which nothing but the grid depends."""
+    """The same without a rasterization order, of which the grid alone depends, or what the assembler is asked."""
     grid = grid_of(region, s)
     rings, steps, held = steps_of(region, s, machine, grid.tiles)
     loop = cut(rings, steps, s)

@@ -298,13 +298,13 @@ class _Maker:
             read, made = ((ValueKind.VALUE, factor),), (ValueKind.SUM, name)
             count = s.rows * s.columns
             work = Rescale(count, count * DType.F32.bits // 8 if self.apart else 0)
-            after = ((OpKind.MMA, name, When.BEFORE),)
-            apart = s.corrections > 0
-            if apart:
-                yield self._handed(factor, name)
-                read, after = ((ValueKind.OPERAND, factor),), (*after, (OpKind.WRITE, factor, When.SAME))
-            step = Step(OpKind.RESCALE, name, work, read, made, None, after, apart=apart)
-            yield _Part(step, () if apart else (factor,))
+            step = Step(OpKind.RESCALE, name, work, read, made, None, ((OpKind.MMA, name, When.BEFORE),))
+            if not s.corrections:
+                yield _Part(step, (factor,))
+                continue
+            yield self._handed(factor, name)
+            given, after = ((ValueKind.OPERAND, factor),), (OpKind.WRITE, factor, When.SAME)
+            yield _Part(replace(step, inputs=given, after=(*step.after, after), apart=True))
         for item in sums:
             yield from self._value_products(item)
 

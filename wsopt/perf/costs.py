@@ -244,7 +244,7 @@ def _promotion(added: Promotion, machine: Machine) -> Cost:
 def _rescale(rescaled: Rescale, machine: Machine) -> Cost:
     """Sums in tensor memory come into registers and go back."""
     cycles = math.ceil(rescaled.elements / machine.scalar_alone["mul"] + machine.latency.arithmetic)
-    trip = 0
+    trip = 0.0
     if rescaled.apart:
         trip = machine.latency.mbarrier_wait + 2 * _tensor_memory_cycles(rescaled.apart, machine)
     both = math.ceil(cycles + trip)

@@ -30,6 +30,7 @@ from wsopt.solve.margin import learned
 from wsopt.solve.optimum import Outcome, Solved, solve
 from wsopt.solve.outside import outside_of
 from wsopt.solve.worker import check
+from wsopt.targets import Operands
 
 DEFAULT_MARGIN = learned().registers
 """Registers a thread beyond the live tiles before ptxas has been asked: addresses, barriers, temporaries."""
@@ -323,10 +324,13 @@ def runner_up(verified: VerifiedSchedule, certificate: Certificate) -> VerifiedS
 def live_set(program: TileProgram) -> Structure:
     """Key of a structure's register demand: structures with equal keys spill alike.
 
-    Rasterization order and the share of exp2, whose polynomial has three temporaries, are left out, and where
+    Rasterization order, the memory of operands, and the share of exp2, whose polynomial has three temporaries, are
+    left out, and where
     arithmetic waits for products the epilogue's subtiles, else the depth.
     """
-    structure = replace(program.structure, group=0, persistent=True, exp2_eighths=0)
+    structure = replace(
+        program.structure, group=0, persistent=True, exp2_eighths=0, operands=Operands.REGISTERS
+    )
     return replace(structure, subtiles=1) if program.computes_with_products else replace(structure, depth=0)
 
 

@@ -147,11 +147,10 @@ def take(
 
 
 def _may_pack(options: Options) -> bool:
-    """Whether kernels may read packed constants: not where CUDA graphs are replayed without a look at the weights,
-    unless those are frozen, and not beside measurements, which know nothing of them.
+    """Whether kernels may read packed constants: of weights that are frozen, for CUDA graphs are replayed without a
+    look at them; and not beside measurements, which know nothing of packing.
     """
-    replayed = options.inductor.get("triton.cudagraphs") and not options.frozen
-    return not replayed and options.take != "measure"
+    return options.frozen and options.take != "measure"
 
 
 def _settled(
@@ -214,9 +213,7 @@ def _operator(piece: Piece, judged: Judged, options: Options) -> Any:
     source = hashlib.sha256(judged.build.kernel.encode()).hexdigest()[:8] + (
         "_frozen" if options.frozen else ""
     )
-    return operator(
-        f"piece_{piece.key}_{source}", piece.graph, by_kernel(piece, judged.build, frozen=options.frozen)
-    )
+    return operator(f"piece_{piece.key}_{source}", piece.graph, by_kernel(piece, judged.build))
 
 
 def constants(graph: fx.Graph) -> frozenset[str]:

@@ -31,11 +31,11 @@ def by_reference(graph: Graph) -> Launch:
     return launch
 
 
-def by_kernel(piece: Piece, build: Build, *, frozen: bool = False) -> Launch:
-    """Computes a piece by its kernel, on the current stream; constants that it packs may be `frozen`."""
+def by_kernel(piece: Piece, build: Build) -> Launch:
+    """Computes a piece by its kernel, on the current stream."""
     graph = piece.kernel
     names = [item.name for item in graph.inputs]
     launch = direct(build.module._LAUNCHER, names, partial(all_laid, graph=graph))
     if piece.folded is None:
         return launch
-    return with_packing(piece.graph, piece.folded, launch, by_reference(piece.graph), frozen)
+    return with_packing(piece.graph, piece.folded, launch)

@@ -30,7 +30,7 @@ class Options:
     machine: the card whose figures count, a name or the path of a machine file.
     workers: processes that compile pieces; 0 are as many as there are cores.
     wait: whether the first call waits until kernels are built; else the graph is compiled again when they are.
-    frozen: whether weights never change after the first call, so that nobody looks whether what is packed is stale.
+    frozen: whether weights do not change any more, so that kernels may read them packed, as a CUDA graph replays.
     scheduler: the address of a Dask scheduler whose workers compile pieces instead, such as tcp://10.0.0.1:8786.
     inductor: settings of Inductor while it compiles all else, such as {"triton.cudagraphs": True}.
     """

@@ -2,7 +2,7 @@
 tensors that they are made of was written to.
 
 A change in place is seen by torch's version counters. What is captured in a CUDA graph is replayed without a look at
-them, so there the piece is computed without its kernel, unless the user has said that weights are frozen.
+them, so nothing is packed unless the user has said that weights are frozen.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from wsopt.errors import RequirementError
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.partition.constants import Folded
@@ -40,7 +41,6 @@ class Packs:
     """The packed constants of every set of tensors that one kernel is called with, as of all layers of a model."""
 
     pack: Callable[[Sequence[torch.Tensor]], Tensors]
-    frozen: bool = False
     _entries: dict[tuple[int, ...], _Entry] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -48,13 +48,17 @@ class Packs:
         """What these tensors come to, packed now if it was not, or not in their present versions."""
         key, versions = tuple([one.data_ptr() for one in sources]), _versions(sources)
         found = self._entries.get(key)
-        if found is not None and (self.frozen or (versions is not None and found.versions == versions)):
+        if found is not None and found.versions == versions:
             return found.packed
+        on_gpu = sources[0].is_cuda
+        if on_gpu and torch.cuda.is_current_stream_capturing():
+            raise RequirementError(
+                "weights are packed when a model is called, and again when they were written to, which a CUDA graph "
+                "cannot hold; call the model once before it is captured"
+            )
         with self._lock:
             packed = self.pack(sources)
-            if packed[
-                0
-            ].is_cuda:  # other streams may read it from now on, and kernels before those ahead of them end
+            if on_gpu:  # other streams may read it from now on, and kernels before those ahead of them end
                 torch.cuda.current_stream(packed[0].device).synchronize()
             owners = [one if one._base is None else one._base for one in sources]
             gone = lambda _ref: self._entries.pop(key, None)  # noqa: E731
@@ -64,7 +68,7 @@ class Packs:
 
 
 def _versions(tensors: Tensors) -> _Versions:
-    """How often each was written to; None where torch does not count that."""
+    """How often each was written to; None where torch does not count that, and they are taken for unchanged."""
     return None if any(one.is_inference() for one in tensors) else tuple([one._version for one in tensors])
 
 
@@ -80,20 +84,15 @@ def prepacked(prepack: Graph) -> Callable[[Sequence[torch.Tensor]], Tensors]:
     return pack
 
 
-def with_packing(graph: Graph, folded: Folded, launch: Launch, plain: Launch, frozen: bool) -> Launch:
-    """Calls of a kernel that reads packed constants, with the tensors that the whole `graph` reads; `plain` computes
-    the graph as it is written, where packed constants might be stale.
-    """
+def with_packing(graph: Graph, folded: Folded, launch: Launch) -> Launch:
+    """Calls of a kernel that reads packed constants, with the tensors that the whole `graph` reads."""
     place = {one.name: number for number, one in enumerate(graph.inputs)}
     sources = [place[one.name] for one in folded.prepack.inputs]
-    packs, count = Packs(prepacked(folded.prepack), frozen), len(graph.inputs)
+    packs, count = Packs(prepacked(folded.prepack)), len(graph.inputs)
     made = {name: number for number, name in enumerate(folded.prepack.outputs)}
     order = [(one.name in made, made.get(one.name, place.get(one.name, 0))) for one in folded.main.inputs]
 
     def launch_packed(*tensors: Any) -> None:
-        if not frozen and tensors[0].is_cuda and torch.cuda.is_current_stream_capturing():
-            plain(*tensors)
-            return
         packed = packs.of(tuple([tensors[number] for number in sources]))
         inputs = [packed[number] if is_packed else tensors[number] for is_packed, number in order]
         launch(*inputs, *tensors[count:])

@@ -24,6 +24,10 @@ def attention(
         k, v = (_for_groups(w, one, heads // shared) for one in (k, v))
     scores = w.matmul(q, k, transpose_b=True)
     scores = as_numbers("mul", w, scores, 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale))
+    if mask is not None and isinstance(mask.tensor, bool):  # the same everywhere, as one of no padding is
+        if not mask.tensor:
+            raise Untaken("attention whose mask lets nothing through")
+        mask = None
     if mask is not None:
         mask = _as_truth_values(w, mask)
         boolean = w.dtype(mask) is DType.BOOL

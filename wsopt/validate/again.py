@@ -19,6 +19,7 @@ from wsopt.schedule import budget
 from wsopt.schedule.types import Schedule
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import DEFAULT_MARGIN
+from wsopt.targets import Operands
 from wsopt.validate.files import Candidate
 from wsopt.validate.make import candidate
 from wsopt.validate.select import held_to
@@ -47,7 +48,8 @@ def predict_again(found: Validation, machine: Machine, progress: Progress) -> Va
 
 def _predicted(region: Cuttable, one: Candidate, machine: Machine, graph: str) -> Candidate:
     fields = dict(one.structure)
-    structure = Structure(**{**fields, "sharing": Sharing(fields["sharing"])})
+    operands = Operands(fields.get("operands", Operands.REGISTERS))
+    structure = Structure(**{**fields, "sharing": Sharing(fields["sharing"]), "operands": operands})
     limited = held_to(lower(region, structure, machine), machine, one.slots)
     overlap = Overlap(one.overlap)
     program = replace(lower(region, structure, limited), conditions=Conditions(overlap=overlap))
