@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wsopt.emit.tensors import GLUON, word_elements
+from wsopt.emit.tensors import GLUON, turned, word_elements
 from wsopt.graph.types import DType
 from wsopt.tensors.views import FRAGMENT, Packing, Role, Source, View
 
@@ -149,15 +149,16 @@ def _words(view: View, rows: int, depth: int, warps: int) -> str:
     )
 
 
-def _groups(view: View, rows: int, depth: int, warps: int) -> str:
-    """Layout of a tile in groups, the elements of which lie as those of a product's operand do."""
-    shape = f"[{rows}, {depth // view.each}, {view.each}]"
-    reg = [
-        "[0, 0, 1]",
-        *_bases(2 * SHARED_COLUMNS, view.each, "[0, 0, {}]"),
-        *_bases(1, depth // view.each, "[0, {}, 0]"),
-    ]
-    return _linear(reg, ["[0, 0, 2]", "[0, 0, 4]"], rows, warps, "[{}, 0, 0]", shape)
+def _groups(view: View, rows: int, depth: int, warps: int, as_rows: bool = True) -> str:
+    """Layout of a tile in groups, the elements of which lie as those of a product's operand do; if not `as_rows`,
+    with the groups before the rows.
+    """
+    groups, row, group = depth // view.each, "[{}, 0, 0]", "[0, {}, 0]"
+    shape = f"[{rows}, {groups}, {view.each}]"
+    if not as_rows:
+        row, group, shape = group, row, f"[{groups}, {rows}, {view.each}]"
+    reg = ["[0, 0, 1]", *_bases(2 * SHARED_COLUMNS, view.each, "[0, 0, {}]"), *_bases(1, groups, group)]
+    return _linear(reg, ["[0, 0, 2]", "[0, 0, 4]"], rows, warps, row, shape)
 
 
 def layouts(views: list[View], rows: int, depth: int, warps: int) -> Iterator[tuple[str, str, str]]:
@@ -171,6 +172,9 @@ def layouts(views: list[View], rows: int, depth: int, warps: int) -> Iterator[tu
             )
         elif view.of(Role.STREAM, depth) > 1 < view.each:
             made[groups_layout(view)] = _groups(view, rows, depth, warps), "how groups that share a scale do"
+            if not _as_rows(view):
+                text = _groups(view, rows, depth, warps, as_rows=False)
+                made[turned(groups_layout(view))] = text, "the same of what lies turned"
     yield from ((name, value, comment) for name, (value, comment) in made.items())
 
 
@@ -196,9 +200,21 @@ def loaded(view: View, buffer: str, dtype: DType, depth: int, layout: str) -> tu
         return f"{name}({buffer}.load({words_layout(view)}), {layout})", name
     if view.of(Role.STREAM, depth) == 1:
         return f"{buffer}.reshape((CONSUMER_ROWS,)).load(gl.SliceLayout(1, {layout}))", ""
-    matrix = buffer if view.roles[-1] is Role.STREAM else f"{buffer}.permute((1, 0))"
     shape = groups_layout(view)
-    return f"spread({matrix}.load(gl.SliceLayout(2, {shape})), {view.each}, {shape}, {layout})", "spread"
+    return f"spread({_of_groups(view, buffer)}, {view.each}, {shape}, {layout})", "spread"
+
+
+def _of_groups(view: View, buffer: str) -> str:
+    """A tile with an element a group. A turned one is read as it lies, and turned in registers: see `tile_load`."""
+    layout = f"gl.SliceLayout(2, {groups_layout(view)})"
+    if _as_rows(view):
+        return f"{buffer}.load({layout})"
+    tile = f"{buffer}.load(gl.SliceLayout(2, {turned(groups_layout(view))})).permute((1, 0))"
+    return f"gl.convert_layout({tile}, {layout}, assert_trivial=True)"
+
+
+def _as_rows(view: View) -> bool:
+    return view.roles[-1] is Role.STREAM
 
 
 def narrow_name(primitive: str, dtype: DType) -> str:
