@@ -49,9 +49,7 @@ KERNELS = {
     "linear": Values(structure(), linear=True),
     "columns": Values(structure(1, operands=Operands.COLUMNS), masked=True, kib=25),
     "published": Values(structure(corrections=1)),
-    "correction": Values(
-        structure(operands=Operands.COLUMNS, corrections=1, exp2_eighths=1), masked=True, kib=44
-    ),
+    "correction": Values(structure(operands=Operands.COLUMNS, corrections=1, exp2_eighths=1), kib=44),
 }
 
 
