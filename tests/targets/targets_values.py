@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 
-from attention_graphs import Sizes, attention, causal
+from attention_graphs import Sizes, attention, causal, linear
 from emit_builds import MARGIN, Case, Emitted, case
 
 from wsopt.checker import verify
@@ -34,26 +34,30 @@ def structure(
 
 @dataclass(frozen=True)
 class Values:
-    """A kernel for mutation: whether it is causal, its structure, and what little shared memory is left."""
+    """A kernel for mutation: whether it is causal, or has no softmax, its structure, and what little shared memory is
+    left.
+    """
 
     structure: Structure
     masked: bool = False
+    linear: bool = False
     kib: int = 42
 
 
 KERNELS = {
     "scores": Values(structure()),
+    "linear": Values(structure(), linear=True),
     "columns": Values(structure(1, operands=Operands.COLUMNS), masked=True, kib=25),
     "published": Values(structure(corrections=1)),
-    "correction": Values(
-        structure(operands=Operands.COLUMNS, corrections=1, exp2_eighths=1), masked=True, kib=44
-    ),
+    "correction": Values(structure(operands=Operands.COLUMNS, corrections=1, exp2_eighths=1), kib=44),
 }
 
 
-def graph(masked: bool) -> Graph:
+def graph(one: Values) -> Graph:
     """A small attention, whose rows and keys end within a tile."""
-    return attention(causal, SMALL) if masked else attention(sizes=SMALL)
+    if one.linear:
+        return linear(sizes=SMALL)
+    return attention(causal, SMALL) if one.masked else attention(sizes=SMALL)
 
 
 @functools.cache
@@ -61,11 +65,11 @@ def made(name: str) -> Emitted:
     """The kernel of a structure."""
     one = KERNELS[name]
     machine = replace(load_machine(CARD), shared_memory_per_block_bytes=one.kib * 1024)
-    program = lower(find_region(graph(one.masked)), one.structure, machine)
+    program = lower(find_region(graph(one)), one.structure, machine)
     solved = solve(program, machine, MARGIN)
     assert solved.schedule is not None, solved.reason
     verified = verify(solved.schedule, program, machine, MARGIN)
-    return Emitted(graph(one.masked), verified, emit(verified))
+    return Emitted(graph(one), verified, emit(verified))
 
 
 def cases(name: str) -> list[Case]:

@@ -60,7 +60,8 @@ class _Pass:
             case OpKind.WRITE:
                 # In its scores' columns it waits for nothing: they come when the product before has read those. Who
                 # does not rescale has to meet each of that one's ends all the same, to know the last by its phase.
-                if self.plan.program.value(op.output).within is None or self.plan.s.corrections:
+                rescales = any(not one.apart for one in self.plan.program.of(OpKind.RESCALE))
+                if self.plan.program.value(op.output).within is None or not rescales:
                     yield from self._behind(lambda product: op.output in product.inputs)
                 yield from self._written(op)
             case OpKind.RESCALE:
