@@ -44,12 +44,12 @@ def consumers(schedule: Schedule) -> int:
 @pytest.mark.parametrize(
     ("graph", "under"),
     [
-        (product, "store_warp=yes,ring=2"),
-        (product, "consumers=2,sharing=ping_pong,store_warp=no"),
-        (product, "consumers=3,overlap=none"),
-        (weights, "consumers=1,transforms=1"),
-        (attention, "consumers=2,overlap=next"),
-        (attention, "consumers=3,overlap=none"),
+        (product, "columns=64,splits=1,store_warp=yes,ring=2"),
+        (product, "columns=64,consumers=2,sharing=ping_pong,splits=1,store_warp=no"),
+        (product, "columns=64,consumers=3,splits=1,overlap=none"),
+        (weights, "columns=64,consumers=1,transforms=1"),
+        (attention, "depth=64,consumers=2,splits=1,overlap=next"),
+        (attention, "depth=64,consumers=3,splits=1,overlap=none"),
     ],
 )
 def test_asked_for_found_proved_emitted_and_run(

@@ -11,6 +11,7 @@ import emit_builds as builds
 import pytest
 from emit_builds import (
     MARGIN,
+    SEEDS,
     Body,
     Emitted,
     graph_of,
@@ -30,8 +31,6 @@ from wsopt.perf.price import lower
 from wsopt.program.types import Structure
 from wsopt.schedule.spec import parse_conditions
 from wsopt.solve.optimum import solve
-
-SEEDS = 12
 
 
 def widened(g: GraphBuilder) -> Symbol:
@@ -134,5 +133,5 @@ def test_mutants_of_the_copies_of_inputs_die(name: str) -> None:
         if one.kind != "double-wait" and touched.match(lines[one.line - 1].strip())
     ]
     assert {"drop-wait", "drop-arrive", "drop-expect"} <= {one.kind for one in own}
-    left = Counter(one.kind for one in own if not any(each.fault(one.source, 20) for each in cases))
+    left = Counter(one.kind for one in own if not any(each.fault(one.source, SEEDS) for each in cases))
     assert left == SAME.get(name, {})

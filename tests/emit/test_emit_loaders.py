@@ -6,7 +6,7 @@ import functools
 from dataclasses import replace
 
 import pytest
-from emit_builds import MARGIN, Body, Emitted, case, graph_of, h200, small_case
+from emit_builds import MARGIN, SEEDS, Body, Emitted, case, graph_of, h200, small_case
 from test_emit_computed import CASES as COMPUTED
 from test_emit_k_block_mutants import SIZES
 from test_emit_k_blocks import attention
@@ -24,8 +24,6 @@ from wsopt.program.types import Structure
 from wsopt.report.sentences import sentences
 from wsopt.schedule.types import PartitionRole
 from wsopt.solve.optimum import solve
-
-SEEDS = 10
 
 CASES: dict[str, tuple[Body, Structure]] = {
     "whole": (lambda g: attention(g, "full"), rows(64)),
