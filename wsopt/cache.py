@@ -57,13 +57,21 @@ def build_key(graph: AnyGraph, machine: str, keep: int = 1, under: str = "") -> 
     versions that decide the result.
     """
     digest = hashlib.sha256()
-    versions = [f"{name}={importlib.metadata.version(name)}" for name in ("ortools", "triton")]
+    versions = [f"{name}={_version(name)}" for name in ("ortools", "triton")]
     versions.append(f"keep={keep}")
     texts = (machine, under, __version__, ";".join(versions))
     for part in (any_canonical_bytes(graph), *(text.encode() for text in texts)):
         digest.update(len(part).to_bytes(8, "big") + part)
     digest.update(_sources_digest())
     return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    """The version of a package; "none" where it is not installed, with which nothing is built."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
 
 
 def source_files() -> Iterator[tuple[str, Path]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import ROOT, Compiled, Done, assert_says, product, write, wsopt
+from cli_runs import Compiled, Done, assert_says, product, write, wsopt
 
 from wsopt.cli import main
 from wsopt.errors import CheckError, InputError
@@ -137,9 +137,10 @@ def test_a_card_that_is_not_compiled_for(tmp_path: Path) -> None:
 
 
 def test_what_a_target_does_not_have_yet(tmp_path: Path) -> None:
-    rows = json.loads((ROOT / "problems" / "softmax_rows.json").read_text(encoding="utf-8"))
-    done = compile_refused(tmp_path, rows, "--machine", "b200")
-    assert_says(done, 3, "Blackwell (sm_100)", "rows that stream without products", "--machine h200")
+    graph = product()
+    graph["nodes"][0]["attrs"]["accumulate"] = "promoted"
+    done = compile_refused(tmp_path, graph, "--machine", "b200")
+    assert_says(done, 3, "Blackwell (sm_100)", "sums that are promoted", "--machine h200")
 
 
 @pytest.mark.slow

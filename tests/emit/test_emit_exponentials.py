@@ -150,7 +150,7 @@ def test_elements_are_packed_as_a_thread_has_them() -> None:
     first = {(int(n) // 32 % 16, int(n) % 32 % 16) for n in parts[:, 0]}
     assert first == {(row, column) for row in (0, 8) for column in (0, 1, 8, 9)}
     assert [int(n) for n in parts[:, 0]] == [0, 1, 8 * 32, 8 * 32 + 1, 8, 9, 8 * 32 + 8, 8 * 32 + 9]
-    np.testing.assert_array_equal(assembly.unpacked(parts, (32, 32)), tile)
+    np.testing.assert_array_equal(assembly.unpacked(parts, (32, 32), LAYOUT), tile)
 
 
 def test_a_share_takes_the_polynomial() -> None:

@@ -87,6 +87,6 @@ def test_shares_are_those_that_may_pay(h200: Machine) -> None:
     assert exp2_eighths(REGION, 64, with_rates(h200, exp2=64.0)) == (0,)
 
 
-def test_no_target_offers_shares_by_default(h200: Machine) -> None:
-    assert {target.exp2_eighths for target in TARGETS.values()} == {(0,)}
+def test_hopper_offers_no_shares_by_default(h200: Machine) -> None:
+    assert TARGETS["sm_90"].exp2_eighths == (0,)
     assert exp2_eighths(REGION, 64, with_rates(h200, exp2=1.0)) == (0,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,13 +40,14 @@ def places(file: str, source: str) -> Iterator[str]:
         yield f"{file}:"
 
 
-def said() -> set[str]:
+@functools.cache
+def said() -> frozenset[str]:
     """Every place of the package."""
-    return {
+    return frozenset(
         place
         for path in sorted(PACKAGE.rglob("*.py"))
         for place in places(path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8"))
-    }
+    )
 
 
 def test_a_limit_in_the_sources_has_a_record() -> None:

@@ -283,7 +283,9 @@ class _Maker:
         return Step(OpKind.MMA, product.name, self._counts(), inputs, total, shape)
 
     def _value_parts(self) -> Iterator[_Part]:
-        """Phases with the products that read them, then the sums over the streamed axis."""
+        """Phases with the products that read them, then the sums over the streamed axis. emitter.v1: sums that a
+        moving maximum rescales are rescaled in every K-block.
+        """
         body, s = self.region.body, self.s
         level = body_levels(body)
         for number in range(max(level.values()) + 1):

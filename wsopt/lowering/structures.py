@@ -84,6 +84,7 @@ def _warps(machine: Machine) -> tuple[int, ...]:
 
 
 def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
+    """Whether a structure is one of its region's. emitter.v1: rows of values in tensor memory are one warpgroup's."""
     one_group, least = s.consumer_warps == machine.warps_per_warpgroup, machine.mma_rows
     whole = s.columns >= region.extent(Role.COLUMN) and s.subtiles == 1 and not s.swap
     return not (
@@ -123,6 +124,8 @@ def _whole_columns(region: Region, machine: Machine) -> Iterator[int]:
 def _operands(region: Region, machine: Machine) -> tuple[Operands, ...]:
     """Memory through which products may take values of the loop: the scores' columns, where there is one tile of
     scores and one value is computed from them.
+
+    emitter.v1: not shared memory, where no consumer stages one.
     """
     scores = sum(one.spans == K_BLOCK for one in region.contractions)
     fed = {one.left for one in region.contractions if isinstance(one.left, str)}

@@ -64,7 +64,7 @@ def _overview(figures: Figures) -> list[str]:
     lines = ["| limit | graphs | most | mean |", "|---|---:|---:|---:|"]
     for record in RECORDS:
         found = figures.of(record.limit)
-        link = record.limit.value.replace(" ", "-").replace(",", "")
+        link = record.limit.value.lower().replace(" ", "-").replace(",", "")
         cells = [f"[{record.limit}](#{link})", str(len(found)), *_summary(record, found)]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]

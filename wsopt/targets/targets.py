@@ -159,7 +159,10 @@ BLACKWELL = Target(
     column_names=("tensor_memory_descriptor",),
     validated=False,
 )
-"""A warp of its own issues its products. None of its kernels was measured."""
+"""A warp of its own issues its products. None of its kernels was measured.
+
+emitter.v1: a consumer is one warpgroup, also where values are computed between products.
+"""
 
 BLACKWELL_ULTRA = replace(BLACKWELL, architecture="sm_103", title="Blackwell Ultra")
 """It differs from Blackwell in rates alone, which are its cards' own. Triton 3.6 cannot disassemble its code."""
