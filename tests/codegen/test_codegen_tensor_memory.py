@@ -44,6 +44,14 @@ def test_verdict(compiled: CompiledKernel) -> None:
     )
 
 
+def test_a_pass_that_is_peeled_off_a_loop_is_no_fault_and_more_is(compiled: CompiledKernel) -> None:
+    asked = Expectation(2, compiled.shared_bytes, tensor_columns=128, peelable=2)
+    assert verdict(compiled, asked) == ()
+    for wrong in (replace(asked, peelable=1), replace(asked, tensor_instructions=5)):
+        (complaint,) = verdict(compiled, wrong)
+        assert complaint.startswith("4 tensor-core instructions, expected")
+
+
 def test_the_arrival_that_hands_the_sums_back_comes_after_a_meeting() -> None:
     listing = gpu_listings.listing(SOURCE, ARCHITECTURE)
     assert early_arrivals(parse_sass(listing)) == 0

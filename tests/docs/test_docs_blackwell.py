@@ -34,13 +34,21 @@ def test_a_large_difference_is_explained(one: Published) -> None:
 
 def test_published_schedules_are_met_and_are_not_all_fitted() -> None:
     given = [one for one in ENTRIES if one.under]
-    assert len(given) >= 6
-    assert all(abs(one.ratio - 1) <= NEAR for one in given)
-    assert any(not one.fitted for one in given)
+    near = [one for one in given if abs(one.ratio - 1) <= NEAR]
+    assert len(near) >= 10
+    assert sum(not one.fitted for one in near) >= 4
+    assert all(one.difference for one in given if one not in near)
     assert sum(not one.fitted for one in ENTRIES) >= 8
 
 
-@pytest.mark.parametrize("name", ["8192 x 8192 x 512, f16", "4096 x 4096 x 4096, bf16, one tile a block"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "8192 x 8192 x 512, f16",
+        "4096 x 4096 x 4096, bf16, one tile a block",
+        "attention of 4096 positions, causal, bf16, flash-attn-4",
+    ],
+)
 def test_a_prediction_is_the_models_of_today(name: str) -> None:
     one = next(one for one in ENTRIES if one.name == name)
     assert predict(one) == one.predicted

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 import targets_values as kernels
-from attention_graphs import Sizes, attention, grouped
+from attention_graphs import Sizes, attention
 from emit_builds import SEEDS
 from emit_mutants import SEEDS_OF_EQUIVALENTS, survives
 from other_compiler import compiled_by
-from targets_kernels import ROOT
 from targets_values import KERNELS, made
 
 from wsopt.checker import faults, verify
@@ -22,7 +20,7 @@ from wsopt.emit.source import emit, expectation
 from wsopt.frontend.region import find_region
 from wsopt.interpret import Mutant, mutants
 from wsopt.lowering.structures import structures
-from wsopt.machine import Machine, load_machine
+from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import TileProgram
@@ -200,7 +198,7 @@ def test_it_is_right_under_every_interleaving(name: str) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_compiler_makes_of_it_what_was_asked_for(name: str) -> None:
     compiled = compile_kernel(made(name).source, architecture="sm_100")
-    assert compiled.tensor_instructions == expectation(made(name).verified).tensor_instructions
+    assert expectation(made(name).verified).allows(compiled.tensor_instructions)
     assert compiled.tensor_columns <= 512
     assert not [told for told in verdict(compiled, expectation(made(name).verified)) if "tensor" in told]
 
@@ -210,7 +208,7 @@ def test_the_compiler_makes_of_it_what_was_asked_for(name: str) -> None:
 def test_another_compiler_does_so_too(other_triton: str) -> None:
     sources = [made(name).source for name in KERNELS]
     for name, other in zip(KERNELS, compiled_by(other_triton, sources, "sm_100"), strict=True):
-        assert other["tensor_instructions"] == expectation(made(name).verified).tensor_instructions
+        assert expectation(made(name).verified).allows(other["tensor_instructions"])
 
 
 # --- mutants --------------------------------------------------------------------------------------------
@@ -252,35 +250,3 @@ def test_mutants_of_tensor_memory_die(name: str) -> None:
         "keep-accumulator", "lose-accumulator", "shift-slot-arrive", "shift-slot-commit", "shift-slot-mma",
         "shrink-allocation",
     }  # fmt: skip
-
-
-# --- published times ------------------------------------------------------------------------------------
-
-PUBLISHED = ROOT / "docs" / "published" / "b200_attention.json"
-
-
-def test_the_page_has_the_published_times_and_the_predictions() -> None:
-    page = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
-    rows = json.loads(PUBLISHED.read_text(encoding="utf-8"))["rows"]
-    assert len(rows) >= 4
-    for row in rows:
-        name = f"{row['sequence']:,}" + " causal" * row["causal"]
-        told = [
-            row["cudnn_ms"],
-            row["flash_attn_4_ms"],
-            row["predicted_ms"],
-            row["predicted_without_power_limit_ms"],
-        ]
-        cells = " | ".join("" if ms is None else f"{ms:.3f}" for ms in told)
-        assert f"| {name} | {cells} |" in page
-
-
-@pytest.mark.solver
-def test_the_model_gives_these_times() -> None:
-    row = json.loads(PUBLISHED.read_text(encoding="utf-8"))["rows"][1]
-    n, machine = row["sequence"], load_machine("gb200")
-    s = replace(kernels.structure(corrections=1, exp2_eighths=1), columns=128, depth=128, subtiles=4)
-    program = lower(find_region(grouped("heads", sizes=Sizes(2, 8, n, n, 128, 128), groups=8)), s, machine)
-    found = solve(program, machine, MARGIN).schedule
-    assert found is not None
-    assert found.prediction.microseconds / 1e3 == pytest.approx(row["predicted_ms"], rel=2e-3)
