@@ -1,22 +1,17 @@
 """Compiles an emitted kernel ahead of time, without GPU and torch, and reads its resources.
 
-The compiler runs in a process of its own (`aot_child`): what Triton prints, how it ends and what it leaves in
-the process are nobody else's.
+The compiler runs in a process of its own (`aot_child`, `compiler_process`): what Triton prints, how it ends and what
+it leaves in the process are nobody else's.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from wsopt.codegen import aot_cache
+from wsopt.codegen.compiler_process import ask_child
 from wsopt.codegen.errors import CompileError
 
 # Bytes of shared memory that a block can have (CUDA programming guide, technical specifications).
@@ -82,29 +77,6 @@ def compile_kernel(
     if cache_dir:
         aot_cache.write(cache_dir, key, result)
     return result
-
-
-def ask_child(module: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a module in a process of its own with a request on its input and return its answer; both are JSON objects.
-
-    Raises CompileError with the text of an answer {"error": text}, or if the process ends without one.
-    """
-    done = subprocess.run(
-        [sys.executable, "-m", module],
-        input=json.dumps(dict(request)),
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    try:
-        answer: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        last = done.stderr.strip().splitlines()[-1:]
-        raise CompileError(f"the compiler ended with status {done.returncode}: {''.join(last)}") from None
-    if "error" in answer:
-        raise CompileError(answer["error"])
-    return answer
 
 
 def check_launchable(result: CompiledKernel) -> None:

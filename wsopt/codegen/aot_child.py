@@ -1,21 +1,16 @@
-"""The process that compiles one kernel: a JSON object with its source in, one with its resources out.
-
-Run as `python -m wsopt.codegen.aot_child`; the answer is a CompiledKernel's fields, or {"error": text}.
-"""
+"""Compiles one kernel with Triton and reads what came of it: what `compile_kernel` asks a process of its own for."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import importlib.metadata
-import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +19,7 @@ from wsopt.codegen.aot import CompiledKernel
 from wsopt.codegen.arrivals import early_arrivals
 from wsopt.codegen.async_reads import overwritten_operands
 from wsopt.codegen.errors import CompileError
-from wsopt.codegen.kernel_file import load_kernel_file, torch_or_stand_in
+from wsopt.codegen.kernel_file import load_kernel_file, torch_stand_in
 from wsopt.codegen.quiet import captured_output
 from wsopt.codegen.registers import partition_codes
 from wsopt.codegen.sass import (
@@ -41,14 +36,12 @@ _PTXAS_ADVICE = re.compile(r"ptxas\S*\s+\w+\s*:\s*((?:\(C\d+\))?\s*Potential Per
 _MLIR_FAULT = re.compile(r"(?:^|\s)error: (.+)")
 
 
-def main() -> None:
-    """Answer the one request on standard input."""
-    request = json.load(sys.stdin)
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A CompiledKernel's fields for {"source": text, "architecture": name}, or {"error": text}."""
     try:
-        answer = dataclasses.asdict(_compiled(request["source"], request["architecture"]))
+        return dataclasses.asdict(_compiled(request["source"], request["architecture"]))
     except CompileError as error:
-        answer = {"error": str(error)}
-    print(json.dumps(answer))
+        return {"error": str(error)}
 
 
 def _compiled(source: str, architecture: str) -> CompiledKernel:
@@ -67,7 +60,7 @@ def compile_source(
     """
     path = folder / "kernel.py"
     path.write_text(source, encoding="utf-8")
-    with _environment(folder), torch_or_stand_in():
+    with _environment(folder), torch_stand_in():
         return _compile_file(path, architecture, aligned)
 
 
@@ -221,7 +214,3 @@ def cuobjdump(option: str, path: Path) -> str:
     if done.returncode:
         raise CompileError(f"cuobjdump {option} failed: {done.stderr.strip().splitlines()[-1:]}")
     return done.stdout
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from wsopt.codegen import aot_cache
-from wsopt.codegen.aot import CompiledKernel, ask_child, check_launchable
+from wsopt.codegen.aot import CompiledKernel, check_launchable
+from wsopt.codegen.compiler_process import ask_child
 
 _CHILD = "wsopt.export.binary_child"
 

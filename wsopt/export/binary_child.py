@@ -1,23 +1,19 @@
-"""The process that compiles a kernel for export: a JSON object with its source in, a Binary's fields out.
-
-Run as `python -m wsopt.export.binary_child`; what it says is what Triton's metadata and the cubin itself say.
-"""
+"""Compiles a kernel for export, in a process of its own: what it says Triton's metadata and the cubin itself say."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
-import json
 import re
-import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from wsopt.codegen.aot_child import compile_source, cuobjdump, measure
 from wsopt.codegen.errors import CompileError
-from wsopt.codegen.kernel_file import load_kernel_file, torch_or_stand_in
+from wsopt.codegen.kernel_file import load_kernel_file, torch_stand_in
 
 _SWIZZLES = {0: 0, 1: 32, 2: 64, 3: 128}
 _PARAMETER = re.compile(
@@ -25,15 +21,13 @@ _PARAMETER = re.compile(
 )
 
 
-def main() -> None:
-    """Answer the one request on standard input."""
-    request = json.load(sys.stdin)
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A Binary's fields for {"source": text, "architecture": name}, or {"error": text}."""
     try:
         with tempfile.TemporaryDirectory(prefix="wsopt-export-") as folder:
-            answer = _answer(request["source"], request["architecture"], Path(folder))
+            return _answer(request["source"], request["architecture"], Path(folder))
     except CompileError as error:
-        answer = {"error": str(error)}
-    print(json.dumps(answer))
+        return {"error": str(error)}
 
 
 def _answer(source: str, architecture: str, folder: Path) -> dict[str, Any]:
@@ -41,7 +35,7 @@ def _answer(source: str, architecture: str, folder: Path) -> dict[str, Any]:
     cubin, metadata, log = compile_source(source, architecture, folder, aligned=True)
     compiled = measure(cubin, metadata, log, architecture, started, folder)
     path = folder / "kernel.cubin"
-    with torch_or_stand_in():
+    with torch_stand_in():
         signature = tuple(load_kernel_file(folder / "kernel.py").SIGNATURE)
     return {
         "cubin": base64.b64encode(cubin).decode("ascii"),
@@ -79,7 +73,3 @@ def _parameters(listing: str) -> list[dict[str, int]]:
     """The parameters in the kernel's order, from the cubin's table of them."""
     found = {int(m[1], 16): (int(m[2], 16), int(m[3], 16)) for m in _PARAMETER.finditer(listing)}
     return [{"offset": found[place][0], "size": found[place][1]} for place in sorted(found)]
-
-
-if __name__ == "__main__":
-    main()
