@@ -91,7 +91,8 @@ REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
 }
 OTHERS = {
     *("matmul", "gelu", "cast", "logical_not", "where", "iota", "reshape", "transpose"),
-    *("slice", "concat", "pad", "gather", "softmax", "rms_norm", "layer_norm", "dequantize"),
+    *("slice", "concat", "pad", "gather", "softmax", "rms_norm", "layer_norm"),
+    *("dequantize", "quantize", "quantize_scale"),
 }
 
 
@@ -412,7 +413,7 @@ def test_table_is_ordered_complete_and_documented() -> None:
     primitives = [name for name in OPS if name in PRIMITIVES]
     assert list(OPS)[: len(primitives) + 1] == [*primitives, "matmul"]
     assert primitives[:2] == ["add", "sub"]
-    assert len(OPS) == 52
+    assert len(OPS) == 54
     for name, spec in OPS.items():
         assert spec.name == name
         assert spec.doc.endswith(".")
@@ -424,4 +425,5 @@ def test_cost_classes() -> None:
     assert by_class[CostClass.CONTRACTION] == {"matmul"}
     assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose", "slice", "concat", "pad", "gather"}
     assert by_class[CostClass.REDUCTION] == set(REDUCTIONS)
-    assert by_class[CostClass.COMPOSITE] == {"softmax", "rms_norm", "layer_norm", "dequantize"}
+    scaled = {"dequantize", "quantize", "quantize_scale"}
+    assert by_class[CostClass.COMPOSITE] == {"softmax", "rms_norm", "layer_norm", *scaled}

@@ -59,6 +59,11 @@ def cases() -> Iterator[Any]:
     yield case("layer_norm", [A, ([8], "f32"), ([8], "f32")], "layer_norm", ["i0", "i1", "i2"], eps=1e-3)
     grouped = [Q, ([3, 2], "f32"), ([3, 2], "i8")]
     yield case("dequantize", grouped, "dequantize", ["i0", "i1", "i2"], group=4)
+    tile = [([6, 8], "f8e4m3"), ([2, 2], "f32")]
+    yield case("dequantize_block", tile, "dequantize", ["i0", "i1"], block=[3, 4])
+    for op in ("quantize", "quantize_scale"):
+        yield case(op, [([6, 8], "bf16")], op, ["i0"], dtype="f8e4m3", group=4)
+        yield case(f"{op}_block", [([6, 8], "f32")], op, ["i0"], dtype="i8", block=[3, 4])
     yield case("dequantize_i4", [([3, 8], "i4"), ([2], "f16")], "dequantize", ["i0", "i1", 3], group=4)
     yield case("matmul", [([2, 5, 7], "bf16"), ([7, 4], "bf16")], "matmul", ["i0", "i1"])
     both = {"transpose_a": True, "transpose_b": True}

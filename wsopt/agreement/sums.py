@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from wsopt.agreement import scales
 from wsopt.agreement.figures import Array, Errors, Figure, Kit, Step, added, finite_size, grown
 from wsopt.agreement.limits import (
     CONFIDENCE,
@@ -18,7 +19,7 @@ from wsopt.agreement.limits import (
     TENSOR_F8,
     TF32_OPERAND,
 )
-from wsopt.agreement.rules import ELEMENTWISE, Rule, attribute, multiplied, reciprocal_root, through
+from wsopt.agreement.rules import ELEMENTWISE, Rule, attribute, reciprocal_root, through
 from wsopt.primitives import FromTable
 
 _UNIFORM = 1 / math.sqrt(12)
@@ -233,25 +234,6 @@ def _layer_norm(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     return _normed(kit, _apply(kit, "sub", x, _mean(kit, x)), attribute(step, "eps", 1e-5), weight, bias)
 
 
-def _dequantize(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
-    """(q - zero) * scale, by groups of the last axis."""
-    group = step.attrs["group"]
-
-    def shaped(x: Array) -> Array:
-        return kit.xp.reshape(x, (*x.shape[:-1], -1, group))
-
-    def spread(item: Figure) -> Figure:
-        if not len(item.value.shape):
-            return item
-        return Figure(kit.real(item.value)[..., None], item.errors.each(lambda e: e[..., None]), item.dtype)
-
-    q = Figure(shaped(kit.real(operands[0].value)), operands[0].errors.each(shaped), "f32")
-    for zero in operands[2:]:
-        q = _apply(kit, "sub", q, spread(zero))
-    found = multiplied(kit, Step("mul", {}, "f32", shaped(step.value)), (q, spread(operands[1])))
-    return found.each(lambda e: kit.xp.reshape(e, step.value.shape))
-
-
 RULES: Mapping[str, Rule] = FromTable(
     lambda entry: ELEMENTWISE.get(entry.name),
     {
@@ -265,7 +247,7 @@ RULES: Mapping[str, Rule] = FromTable(
         "softmax": _softmax,
         "rms_norm": _rms_norm,
         "layer_norm": _layer_norm,
-        "dequantize": _dequantize,
+        **scales.RULES,
     },
 )
 """How every operation of the graph format passes errors on."""

@@ -227,11 +227,38 @@ def _norm(graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
 def _dequantize(graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     if _dtype_of(graph, node.inputs[0]) == "i4":
         raise Inapplicable(f"{node.name}: torch has no packed i4")
-    spread = f"repeat_interleave({int(node.attrs['group'])}, dim=-1)"
+    unit = [int(n) for n in node.attrs.get("block") or [node.attrs["group"]]]
+    spread = ".".join(
+        f"repeat_interleave({times}, dim={axis - len(unit)})" for axis, times in enumerate(unit)
+    )
     q, scale, *zero = operands
+    if _dtype_of(graph, node.inputs[0]) in _F8:
+        q = f"{q}.float()"
     if zero:
         q = f"({q} - {zero[0]}.{spread})" if isinstance(node.inputs[2], str) else f"({q} - {zero[0]})"
     return f"{q} * {scale}.{spread}"
+
+
+_LARGEST = {"f8e4m3": 448.0, "i8": 127.0}
+
+
+def _grouped(node: RawNode, x: str) -> str:
+    """A tensor with its last axis cut into groups that share a scale."""
+    if node.attrs.get("block"):
+        raise Inapplicable(f"{node.name}: scales of blocks are not written in torch")
+    return f"{x}.float().unflatten(-1, (-1, {int(node.attrs['group'])}))"
+
+
+def _quantize_scale(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
+    scale = f"{_grouped(node, operands[0])}.abs().amax(dim=-1) / {_LARGEST[node.attrs['dtype']]}"
+    return f"(lambda scale: torch.where(scale == 0, 1.0, scale))({scale})"
+
+
+def _quantize(graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
+    scale = f"{_quantize_scale(graph, node, operands)}.unsqueeze(-1)"
+    rounded = ".round()" if node.attrs["dtype"] == "i8" else ""
+    quotient = f"({_grouped(node, operands[0])} / {scale}).flatten(-2)"
+    return f"{quotient}{rounded}.to({TORCH_NAMES[node.attrs['dtype']]})"
 
 
 _SPECIAL: dict[str, Callable[[RawGraph, RawNode, Sequence[str]], str]] = {
@@ -243,6 +270,8 @@ _SPECIAL: dict[str, Callable[[RawGraph, RawNode, Sequence[str]], str]] = {
     "rms_norm": _norm,
     "layer_norm": _norm,
     "dequantize": _dequantize,
+    "quantize": _quantize,
+    "quantize_scale": _quantize_scale,
     "gather": _gather,
     "pad": _pad,
     "pow": lambda _graph, _node, operands: f"{operands[0]} ** {operands[1]}",

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wsopt.emit.called import ROUNDINGS
+from wsopt.emit.called import LARGER, ROUNDINGS
 from wsopt.emit.expressions import Operand, broadcast, expression, helpers, in_type, number
 from wsopt.emit.sums import accumulator_names, accumulators, operand_layouts
 from wsopt.emit.tensors import GLUON
@@ -222,14 +222,18 @@ class Arithmetic:
     def _reduction(self, item: Reduction, operand: Callable[[str], Operand]) -> Iterator[str]:
         name, reduced = self.name(item.name, 0), operand(item.value)
         value = in_type(reduced.name, reduced, DType.F32)  # of a narrower type it would be computed in that
+        whole = f"gl.{item.kind}({value}, axis=1)"
+        if item.keeps_nan:
+            self.called |= {"tl", LARGER}
+            whole = f"gl.reduce({value}, 1, {LARGER})"
         if not self.carried:
-            yield f"{name} = gl.{item.kind}({value}, axis=1)"
+            yield f"{name} = {whole}"
             return
         if any(item.name + BEFORE in other.reads for other in self.items):
             yield f"{self.name(item.name + BEFORE, 0)} = {name}"
         factor = None if item.rescale is None else operand(item.rescale).name
         if item.kind == "max":
-            yield f"{name} = gl.maximum({name}, gl.max({value}, axis=1))"
+            yield f"{name} = {LARGER if item.keeps_nan else 'gl.maximum'}({name}, {whole})"
         elif item.name in self.apart:
             self.called |= {"lane_sums"} if factor is None else {"lane_sums", "by_lanes"}
             kept = name if factor is None else f"by_lanes({name}, {factor})"

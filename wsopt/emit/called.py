@@ -20,6 +20,9 @@ CHOICES = {
 ROUNDINGS = {"round_f16": "f16", "round_bf16": "bf16"}
 """The functions that round two elements at a time, by the primitive that they stand for, with their type."""
 
+LARGER = "larger"
+"""The function that gives the larger of two numbers, or what is not a number."""
+
 _NUMBERS = (("NEG_INF", 'float("-inf")', ""), ("INF", 'float("inf")', ""))
 """Numbers that Python has no literal for."""
 
@@ -36,6 +39,7 @@ def called(names: Set[str]) -> dict[str, Any]:
         "roundings": [one for one in ROUNDINGS.items() if one[0] in names],
         "erf": error_function_of(names),
         "uses_language": bool(names & {"tl", "erf_by_ratio"}),
+        "uses_larger": LARGER in names,
         "uses_lane_sums": "lane_sums" in names,
         "uses_by_lanes": "by_lanes" in names,
     }

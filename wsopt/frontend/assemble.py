@@ -169,7 +169,8 @@ class _Assembly:
         if primitive in ("product", "contract"):
             return self._contraction(value, own, args)
         if primitive in REDUCTIONS:
-            return Reduction(own, REDUCTIONS[primitive], str(args[0]), *map(str, args[1:]))
+            rescale = str(args[1]) if len(args) > 1 else None
+            return Reduction(own, REDUCTIONS[primitive], str(args[0]), rescale, primitive == "reduce_largest")
         if primitive == "iota_batch":
             primitive = f"iota_{self.layout.roles[value.label]}"
         return Statement(own, primitive, args, value.spans, value.dtype)

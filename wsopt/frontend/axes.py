@@ -8,7 +8,7 @@ tensor may be query, key and value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from networkx.utils import UnionFind
@@ -17,16 +17,9 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.kinds import (
     NORMS,
-    VIEWS,
+    QUANTIZING,
     Kind,
-    input_path,
-    is_copied,
-    is_pointwise,
-    matmul_dims,
-    producer,
 )
-from wsopt.graph.infer import places
-from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Graph, Node, row_major_strides
 from wsopt.tensors.views import Role
 
@@ -112,6 +105,7 @@ class Axes:
     one_row: Dim | None = None
     slices: dict[Dim, tuple[Dim, int]] = field(default_factory=dict)
     joints: dict[Dim, tuple[tuple[Dim, int], ...]] = field(default_factory=dict)
+    grouped: dict[str, str] = field(default_factory=dict)
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""
@@ -137,8 +131,9 @@ class Axes:
 
     def reduced(self, node: Node) -> tuple[str, int]:
         """The operand of a node that reduces, and the dimension that it reduces."""
-        use = self.use(node, 0)
-        return use, len(self.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
+        use = self.grouped.get(node.name) or self.use(node, 0)
+        last = node.op in (*NORMS, *QUANTIZING)
+        return use, len(self.shapes[use]) - 1 if last else node.attr("axis", int)
 
     @property
     def batches(self) -> list[Dim]:
@@ -259,10 +254,7 @@ class Axes:
         self.extents.update({(name, dim): extent for dim, extent in enumerate(self.shapes[name])})
 
 
-# --- relations ------------------------------------------------------------------------------------------
-
-
-def _regroup(axes: Axes, node: str, old: str, new: str) -> None:
+def regroup(axes: Axes, node: str, old: str, new: str) -> None:
     """Pair the atoms of a reshape's operand and result, outer ones first; the larger of two is cut."""
     sides = [[(use, dim) for dim in reversed(range(len(axes.shapes[use])))] for use in (old, new)]
     while all(sides):
@@ -280,183 +272,3 @@ def _regroup(axes: Axes, node: str, old: str, new: str) -> None:
             )
         else:
             axes.cut(sides[sizes.index(large)][-1], large // small)
-
-
-def _add_uses(axes: Axes, node: Node) -> Iterator[tuple[Node, str, str]]:
-    """Make instances of every input that a node reads, also through views: each view, its operand and its result."""
-    for operand, name in enumerate(node.inputs):
-        path = input_path(axes.graph, name) if isinstance(name, str) else None
-        if path is not None:
-            yield from _add_use(axes, f"{node.name}:{operand}", path)
-
-
-def _add_use(axes: Axes, use: str, path: tuple[str, ...]) -> Iterator[tuple[Node, str, str]]:
-    axes.paths[use] = path
-    for index, tensor in enumerate(path):
-        axes.add(axes.instance(use, index), tensor)
-        if index:
-            view = producer(axes.graph, path[index - 1])
-            yield view, axes.instance(use, index), axes.instance(use, index - 1)
-
-
-def _copied(axes: Axes, node: Node) -> Iterator[tuple[Node, str, str]]:
-    """The same for an output that is an input, seen in another way: a use of it as it is seen."""
-    path = input_path(axes.graph, node.name)
-    assert path is not None, "it is a view of an input"
-    use = f"{node.name}:0"
-    yield from _add_use(axes, use, path)
-
-
-def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
-    """The dimensions of a node and of its operands that go along one axis; an extent of one is broadcast."""
-    uses = [axes.use(node, operand) for operand, name in enumerate(node.inputs) if isinstance(name, str)]
-    cost, inner = OPS[node.op].cost, 0
-    if node.op == "matmul":
-        (row, contracted), (column, other) = matmul_dims(node)
-        yield (uses[0], contracted), (uses[1], other)
-        yield (node.name, -2), (uses[0], row)
-        yield (node.name, -1), (uses[1], column)
-        inner = 2
-    if cost is CostClass.REDUCTION:
-        use, axis = axes.reduced(node)
-        kept = [dim for dim in range(len(axes.shapes[use])) if dim != axis]
-        for place, dim in enumerate(kept):
-            yield (node.name, dim if node.attr("keepdims", bool) else place), (use, dim)
-    elif node.op == "concat":
-        yield from _joined(axes, node, uses)
-    elif node.op == "gather":
-        yield from _gathered(axes, node, uses)
-    elif node.op == "dequantize":
-        yield from _dequantized(axes, node, uses)
-    elif inner or is_pointwise(node) or cost is CostClass.COMPOSITE:
-        for use in uses:
-            shape = axes.shapes[use]
-            for dim in range(-len(shape), -inner):
-                if shape[dim] == node.type.shape[dim]:
-                    yield (node.name, dim), (use, dim)
-
-
-def _dequantized(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
-    """The dimensions of quantized elements, and those of scales and zeros but the last: it has groups."""
-    for use in uses:
-        shape, last = axes.shapes[use], -1 if use is not uses[0] else 0
-        for dim in range(-len(shape), last):
-            if shape[dim] == node.type.shape[dim]:
-                yield (node.name, dim), (use, dim)
-
-
-def _group(axes: Axes, node: Node) -> None:
-    """Cut the last axis of quantized elements into groups, along which scales and zeros lie, and what is in one."""
-    *outer, length = node.type.shape
-    group, seen = node.attr("group", int), f"{node.name}/groups"
-    if group in (1, length):
-        whole = (node.name, len(outer))
-    else:
-        axes.shapes[seen] = (*outer, length // group, group)
-        axes.extents.update({(seen, dim): extent for dim, extent in enumerate(axes.shapes[seen])})
-        for dim in range(len(outer)):
-            axes.same.union((node.name, dim), (seen, dim))
-        _regroup(axes, node.name, node.name, seen)
-        whole = (seen, len(outer))
-    for operand in range(1, len(node.inputs)):
-        use = axes.use(node, operand)
-        if isinstance(node.inputs[operand], str) and axes.shapes[use] and axes.shapes[use][-1] > 1:
-            if len(axes.leaves(whole)) > 1:
-                raise LoweringError(
-                    f"node {node.name}: its groups of {group} lie along an axis that has groups of another size; a "
-                    f"kernel takes one: {remedies.OWN_GRAPH}"
-                )
-            axes.same.union(*axes.leaves(whole), (use, len(axes.shapes[use]) - 1))
-
-
-def _gathered(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
-    """The dimensions of a tensor beside that along which indices choose places, and those of the indices."""
-    table, indices = uses
-    along, count = node.attr("axis", int), len(axes.shapes[indices])
-    for dim in range(len(axes.shapes[table])):
-        if dim != along:
-            yield (node.name, dim if dim < along else dim + count - 1), (table, dim)
-    for dim in range(count):
-        yield (node.name, along + dim), (indices, dim)
-
-
-def _joined(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
-    """The dimensions of tensors one behind the other that are one; notes where each begins along the other one."""
-    along, parts, begin = node.attr("axis", int), list[tuple[Dim, int]](), 0
-    for use in uses:  # one that joins others itself is as many parts
-        own = axes.joints.get((use, along), (((use, along), 0),))
-        parts += [(part, begin + at) for part, at in own]
-        begin += axes.shapes[use][along]
-    extents = [axes.shapes[use][dim] for (use, dim), _ in parts]
-    if len({*extents}) > 1:
-        raise LoweringError(
-            f"node {node.name}: it joins parts of {', '.join(map(str, extents))} elements; a kernel has one tile for "
-            f"all: {remedies.OWN_OUTPUTS}"
-        )
-    yield from ((parts[0][0], part) for part, _ in parts[1:])
-    for use in uses:
-        yield from (((node.name, dim), (use, dim)) for dim in range(len(node.type.shape)) if dim != along)
-    axes.joints[node.name, along] = tuple(parts)
-
-
-def _slice(axes: Axes, node: Node, old: str, new: str) -> Iterator[tuple[Dim, Dim]]:
-    """The dimensions that a slice leaves as they are; notes that of which it takes a part."""
-    along, found = node.attr("axis", int), places(dict(node.attrs), axes.shapes[old][node.attr("axis", int)])
-    if found.step > 1:
-        raise LoweringError(
-            f"node {node.name}: a slice with a step of {found.step} is not lowered; make {node.name} an input, and "
-            "hand over a dense copy of the slice"
-        )
-    if len(found) == 1 < axes.shapes[old][along]:
-        raise LoweringError(
-            f"node {node.name}: a slice of one element is not lowered; {remedies.SLICE_BEFORE.format(node.name)}"
-        )
-    for dim, extent in enumerate(axes.shapes[old]):
-        if dim != along or len(found) == extent:
-            yield (old, dim), (new, dim)
-        else:
-            axes.slices[old, dim] = (new, dim), found.start
-
-
-def _pad(axes: Axes, node: Node, old: str, new: str) -> Iterator[tuple[Dim, Dim]]:
-    """The dimensions around which there are no zeros; notes the others as slices that begin before the tensor."""
-    for dim, (low, high) in enumerate(zip(node.attr("low", tuple), node.attr("high", tuple), strict=True)):
-        if low or high:
-            axes.slices[old, dim] = (new, dim), -low
-        else:
-            yield (old, dim), (new, dim)
-
-
-def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
-    """Unify the dimensions of a graph of which every node is needed; no axis has a role yet.
-
-    Raises LoweringError for a reshape that cuts axes across each other.
-    """
-    axes = Axes(graph, kind, sums)
-    views: list[tuple[Node, str, str]] = []
-    for node in graph.nodes:
-        axes.add(node.name, node.name)
-        if node.op not in VIEWS:
-            views.extend(_add_uses(axes, node))
-        elif input_path(graph, node.name) is None:
-            views.append((node, node.tensors[0], node.name))
-        elif is_copied(graph, node):
-            views.extend(_copied(axes, node))
-    pairs = [pair for node in graph.nodes for pair in _related(axes, node)]
-    for node in (node for node in graph.nodes if f"{node.name}:0" in axes.paths and is_copied(graph, node)):
-        pairs += [((node.name, dim), (f"{node.name}:0", dim)) for dim in range(node.type.rank)]
-    for node, old, new in views:
-        if node.op == "transpose":
-            pairs += [((old, source), (new, dim)) for dim, source in enumerate(node.attr("perm", tuple))]
-        if node.op == "slice":
-            pairs += _slice(axes, node, old, new)
-        if node.op == "pad":
-            pairs += _pad(axes, node, old, new)
-    for pair in pairs:
-        axes.same.union(*((use, dim % len(axes.shapes[use])) for use, dim in pair))
-    for node, old, new in views:
-        if node.op == "reshape":
-            _regroup(axes, node.name, old, new)
-    for node in (node for node in graph.nodes if node.op == "dequantize"):
-        _group(axes, node)
-    return axes

@@ -18,6 +18,9 @@ MOVES = ("transpose", "slice", "pad")
 NORMS = ("rms_norm", "layer_norm")
 """Composite operations over their operand's last axis."""
 
+QUANTIZING = ("quantize", "quantize_scale")
+"""Composite operations over groups of their operand's last axis."""
+
 
 class Kind(Enum):
     """Kind of a graph, by how its products and reductions depend on each other."""
@@ -71,7 +74,7 @@ def is_pointwise(node: Node) -> bool:
 
 def reduces_rows(node: Node) -> bool:
     """Whether a node's values depend on others along an axis of its operand."""
-    return OPS[node.op].cost is CostClass.REDUCTION or node.op == "softmax" or node.op in NORMS
+    return OPS[node.op].cost is CostClass.REDUCTION or node.op in ("softmax", *NORMS, *QUANTIZING)
 
 
 def matmul_dims(node: Node) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -152,7 +155,9 @@ def kind_of(graph: Graph) -> Kind:
         return Kind.ROWS if reductions else Kind.ELEMENTWISE
     if chained_products(graph):
         return Kind.CHAIN
-    scales = depending(graph.nodes, lambda node: node.op.startswith("reduce_") or node.op in NORMS)
+    scales = depending(
+        graph.nodes, lambda node: node.op.startswith("reduce_") or node.op in (*NORMS, *QUANTIZING)
+    )
     if any(node.inputs[0] in scales for node in matmuls):
         return Kind.SCALED
     if reductions:

@@ -66,7 +66,7 @@ class OnlineSums(Rewriter):
             if found is not None:
                 change = self.pool.apply(value.node, "sub", self.term(found[0]), self._with(found[1], "safe"))
                 return self.copy(value, (change,))
-        if value.primitive == "reduce_max" and value.needs:
+        if value.primitive in ("reduce_max", "reduce_largest") and value.needs:
             raise LoweringError(
                 f"node {value.node}: the maximum is of values that depend on a reduction along the same axis "
                 f"({self._last_sink(value.needs)[1]}); that takes a second pass over the axis"
@@ -131,8 +131,8 @@ class OnlineSums(Rewriter):
     def _last_sink(self, needs: frozenset[str]) -> tuple[str, str]:
         """What the last one of sinks gives, and its node, in words."""
         value = self.draft.pool[max(needs, key=lambda name: int(name[1:]))]
-        word = {"reduce_max": "maximum", "reduce_sum": "sum"}.get(value.primitive, "product")
-        return word, f"node {value.node}"
+        words = {"reduce_max": "maximum", "reduce_largest": "maximum", "reduce_sum": "sum"}
+        return words.get(value.primitive, "product"), f"node {value.node}"
 
     # --- rescale factor --------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import math
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.axes import Axes, Dim, relate_axes
+from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.elementwise import assign_elementwise
 from wsopt.frontend.expand import OPERANDS
 from wsopt.frontend.joining import one_axis
@@ -28,6 +28,7 @@ from wsopt.frontend.kinds import (
     matmul_dims,
     producer,
 )
+from wsopt.frontend.relations import relate_axes
 from wsopt.frontend.row_roles import assign_rows
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tensors.views import K_BLOCK, Role

@@ -15,11 +15,12 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
 from wsopt.frontend.axes import Axes, Dim, RawView
-from wsopt.frontend.expand import SOURCES, narrow_nodes, pointwise
-from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_copied, is_pointwise
+from wsopt.frontend.expand import OUTPUTS, SOURCES, narrow_nodes, pointwise
+from wsopt.frontend.kinds import NORMS, QUANTIZING, VIEWS, Kind, input_path, is_copied, is_pointwise
 from wsopt.frontend.values import Draft, Pool, Rule, Term
 from wsopt.graph.lengths import compared_extents
 from wsopt.graph.ops import OPS, CostClass
+from wsopt.graph.scales import LARGEST
 from wsopt.graph.types import DType, Node
 from wsopt.tensors.views import K_BLOCK, Role
 
@@ -296,6 +297,21 @@ def _norm(reader: _Reader, node: Node) -> Term:
     return result
 
 
+def _quantized(reader: _Reader, node: Node) -> Term:
+    """The largest magnitude over that of the type, or one for zero; for `quantize` x over that, rounded."""
+    make, dtype = partial(reader.pool.apply, node.name), node.attr("dtype", DType)
+    x, _ = _varying(reader, node)
+    if node.op == "quantize" and dtype not in OUTPUTS:
+        raise LoweringError(
+            f"node {node.name}: quantizing to {dtype.value} is not lowered; to {DType.F8E4M3.value} it is"
+        )
+    quotient = make("div", make("reduce_largest", make("abs", x)), LARGEST[dtype])
+    scale = make("where", make("equal", quotient, 0.0), 1.0, quotient)
+    if node.op == "quantize_scale":
+        return scale
+    return reader.pool.make(f"round_{dtype.value}", (make("div", x, scale),), dtype, node.name)
+
+
 def _visit(reader: _Reader, node: Node) -> Term:
     """The value of a node."""
     match node.op:
@@ -313,6 +329,8 @@ def _visit(reader: _Reader, node: Node) -> Term:
             return _softmax(reader, node)
         case op if op in NORMS:
             return _norm(reader, node)
+        case op if op in QUANTIZING:
+            return _quantized(reader, node)
         case op if op in VIEWS:
             return _term(reader, node, 0)
         case op if OPS[op].cost is CostClass.REDUCTION:

@@ -19,8 +19,12 @@ from wsopt.tensors.views import FULL, K_BLOCK, Bound, Role
 Term = str | int | float
 """A value by name, or a number."""
 
-REDUCTIONS: Mapping[str, str] = MappingProxyType({"reduce_max": "max", "reduce_sum": "sum"})
-"""Primitives that reduce a value along the pool's axis, one result a row."""
+REDUCTIONS: Mapping[str, str] = MappingProxyType(
+    {"reduce_max": "max", "reduce_largest": "max", "reduce_sum": "sum"}
+)
+"""Primitives that reduce a value along the pool's axis, one result a row. Where one element is not a number the
+largest is none either; the maximum leaves that open.
+"""
 
 SINKS = (*REDUCTIONS, "contract")
 """Primitives whose result is complete only after the loop; a sum or a product may have a rescale factor, last."""

@@ -253,8 +253,9 @@ def _signature(spec: OpSpec) -> inspect.Signature:
         inspect.Parameter.empty,
     )
     required = [*spec.operands[: spec.arity[0]], *(attr.name for attr in spec.attrs if attr.required)]
-    optional = dict.fromkeys(spec.operands[spec.arity[0] :])
-    defaults = {attr.name: attr.default for attr in spec.attrs if not attr.required}
+    unnamed = [attr.name for attr in spec.attrs if attr.positional]
+    optional = dict.fromkeys([*unnamed, *spec.operands[spec.arity[0] :]])
+    defaults = {attr.name: attr.default for attr in spec.attrs if not (attr.required or attr.positional)}
     return inspect.Signature(
         [
             inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY),

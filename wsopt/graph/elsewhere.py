@@ -14,7 +14,7 @@ _OUTSIDE = "compute it outside of the graph, and make its result an input"
 LATER: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("scatter_add",), _OUTSIDE),
-        **dict.fromkeys(("reduce_argmax", "cumsum", "quantize", "quantize_scale"), _OUTSIDE),
+        **dict.fromkeys(("reduce_argmax", "cumsum"), _OUTSIDE),
         "grouped_matmul": "give each group a graph of its own",
     }
 )

@@ -190,6 +190,8 @@ def read_attr(spec: AttrSpec, value: object, pointer: str, faults: Faults) -> At
             return _integers(value, pointer, "axes", 0, faults)
         case AttrKind.COUNTS:
             return _integers(value, pointer, "numbers", 0, faults)
+        case AttrKind.BLOCK:
+            return _integers(value, pointer, "extents", 1, faults)
         case _:
             assert_never(spec.kind)
     if good:

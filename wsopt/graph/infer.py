@@ -222,38 +222,17 @@ def norm_shape(types: Types, _attrs: Attrs) -> Shape:
     return shape
 
 
-def dequantize_shape(types: Types, attrs: Attrs) -> Shape:
-    """q is [..., k]; scale and zero are [..., k / group], their leading axes broadcast to q's."""
-    shape, group = types[0].shape, int(attrs["group"])
-    if not shape or shape[-1] % group:
-        raise OpFault(("attrs/group", f"{group} does not divide the last extent of shape {show(shape)}"))
-    wanted = (*shape[:-1], shape[-1] // group)
-    faults = [
-        (f"inputs/{index}", f"shape {show(tensor.shape)}; group {group} wants {show(wanted)}")
-        for index, tensor in enumerate(types[1:], start=1)
-        if not _gives_groups(tensor.shape, wanted, scalar_ok=index == 2)
-    ]
-    if faults:
-        raise OpFault(*faults)
-    return shape
-
-
-def _gives_groups(shape: Shape, wanted: Shape, *, scalar_ok: bool) -> bool:
-    if not shape:
-        return scalar_ok
-    return shape[-1] == wanted[-1] and broadcast_shapes(shape, wanted) == wanted
-
-
 # --- dtypes ---------------------------------------------------------------------------------------------
 
 
 def gathered_dtype(types: Types, _attrs: Attrs) -> DType:
     """The first operand's; indices are i32."""
-    _want(types, lambda dtype: dtype is DType.I32, "i32: cast the indices", start=1)
+    want(types, lambda dtype: dtype is DType.I32, "i32: cast the indices", start=1)
     return types[0].dtype
 
 
-def _want(types: Types, allowed: Callable[[DType], bool], wanted: str, start: int = 0) -> None:
+def want(types: Types, allowed: Callable[[DType], bool], wanted: str, start: int = 0) -> None:
+    """Raises OpFault for operands from the `start` on of types that are not allowed; `wanted` says which are."""
     faults = [
         (f"inputs/{index}", f"dtype {tensor.dtype.value}; wants {wanted}")
         for index, tensor in enumerate(types[start:], start=start)
@@ -263,40 +242,41 @@ def _want(types: Types, allowed: Callable[[DType], bool], wanted: str, start: in
         raise OpFault(*faults)
 
 
-def _want_numbers(types: Types, start: int = 0) -> None:
-    _want(types, lambda dtype: dtype is not DType.BOOL, "a number: cast it, or choose with where", start)
+def want_numbers(types: Types, start: int = 0) -> None:
+    """Raises OpFault for operands from the `start` on that are conditions."""
+    want(types, lambda dtype: dtype is not DType.BOOL, "a number: cast it, or choose with where", start)
 
 
 def real(types: Types, _attrs: Attrs) -> DType:
     """Numbers in, f32 out."""
-    _want_numbers(types)
+    want_numbers(types)
     return DType.F32
 
 
 def arithmetic(types: Types, _attrs: Attrs) -> DType:
     """Numbers in; i32 out if all are integers, f32 otherwise."""
-    _want_numbers(types)
+    want_numbers(types)
     return DType.I32 if all(tensor.dtype.is_integer for tensor in types) else DType.F32
 
 
 def comparison(types: Types, _attrs: Attrs) -> DType:
     """Numbers in, bool out."""
-    _want_numbers(types)
+    want_numbers(types)
     return DType.BOOL
 
 
 def logical(types: Types, _attrs: Attrs) -> DType:
     """Bools in, bool out."""
-    _want(types, lambda dtype: dtype is DType.BOOL, "bool: compare first")
+    want(types, lambda dtype: dtype is DType.BOOL, "bool: compare first")
     return DType.BOOL
 
 
 def choice(types: Types, attrs: Attrs) -> DType:
     """A bool condition; two bools give bool, two numbers what arithmetic gives."""
-    _want(types[:1], lambda dtype: dtype is DType.BOOL, "bool: compare first")
+    want(types[:1], lambda dtype: dtype is DType.BOOL, "bool: compare first")
     if all(tensor.dtype is DType.BOOL for tensor in types[1:]):
         return DType.BOOL
-    _want_numbers(types, start=1)
+    want_numbers(types, start=1)
     return arithmetic(types[1:], attrs)
 
 
@@ -307,7 +287,7 @@ def same_dtype(types: Types, _attrs: Attrs) -> DType:
 
 def one_dtype(types: Types, _attrs: Attrs) -> DType:
     """Moving data does no arithmetic, so the operands have one dtype, which stays."""
-    _want(types, lambda dtype: dtype is types[0].dtype, f"{types[0].dtype.value}, as the first: cast it")
+    want(types, lambda dtype: dtype is types[0].dtype, f"{types[0].dtype.value}, as the first: cast it")
     return types[0].dtype
 
 
@@ -322,17 +302,10 @@ def index_dtype(_types: Types, _attrs: Attrs) -> DType:
     return DType.I32
 
 
-def dequantize_dtype(types: Types, _attrs: Attrs) -> DType:
-    """Numbers in, with a floating-point scale; f32 out."""
-    _want_numbers(types)
-    _want(types[:2], lambda dtype: dtype.is_float, "a floating-point scale", start=1)
-    return DType.F32
-
-
 def matmul_dtype(types: Types, attrs: Attrs) -> DType:
     """Both operands of one tensor-core dtype; i8 sums are i32, all others f32."""
     allowed = " ".join(dtype.value for dtype in MATMUL_DTYPES)
-    _want(types, MATMUL_DTYPES.__contains__, f"one of {allowed}: declare an input so, cast what is computed")
+    want(types, MATMUL_DTYPES.__contains__, f"one of {allowed}: declare an input so, cast what is computed")
     a, b = (tensor.dtype for tensor in types)
     if a is not b:
         told = f"dtypes {a.value} and {b.value}; the operands of matmul have one dtype"

@@ -225,13 +225,3 @@ def layer_norm(arrays: Arrays, attrs: Attrs) -> Array:
     centred = x - np.mean(x, axis=-1, keepdims=True)
     variance = np.mean(centred * centred, axis=-1, keepdims=True)
     return f32(centred * rsqrt(variance + np.float32(attrs["eps"])) * weight + bias)
-
-
-def dequantize(arrays: Arrays, attrs: Attrs) -> Array:
-    """(q - zero) * scale, one scale and zero for each `group` elements of the last axis."""
-    group = attrs["group"]
-    q, scale = f32(arrays[0]), np.repeat(f32(arrays[1]), group, axis=-1)
-    if len(arrays) == 3:
-        zero = f32(arrays[2])
-        q = q - (np.repeat(zero, group, axis=-1) if zero.ndim else zero)
-    return f32(q * scale)

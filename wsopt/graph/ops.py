@@ -12,6 +12,7 @@ import numpy as np
 
 from wsopt.graph import infer as rule
 from wsopt.graph import meaning as value
+from wsopt.graph import scales
 from wsopt.graph.infer import Attrs, DTypeRule, OpFault, Shape, ShapeRule, Types
 from wsopt.graph.meaning import Array, Meaning
 from wsopt.graph.types import AttrValue, TensorType
@@ -41,17 +42,21 @@ class AttrKind(enum.Enum):
     SHAPE = "an array of positive integers"
     PERM = "an array of the axes in their new order"
     COUNTS = "an array of whole numbers that are not negative, one an axis"
+    BLOCK = "an array of positive integers: rows and columns of a block"
 
 
 @dataclass(frozen=True, slots=True)
 class AttrSpec:
-    """An attribute of an op. A `required` one has no default; a default of None means `not given`."""
+    """An attribute of an op. A `required` one has no default; a default of None means `not given`. One that is
+    `positional` may stand behind the operands in a builder's call, without its name.
+    """
 
     name: str
     kind: AttrKind
     default: AttrValue = None
     required: bool = False
     choices: tuple[str, ...] = ()
+    positional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,17 +277,39 @@ _SOFTMAX = OpSpec(
     "exp(x - max) over its sum along `axis`; a row that is all -inf gives zeros.",
     (AttrSpec("axis", AttrKind.AXIS, -1),),
 )
+_SHARED_SCALES = (AttrSpec("group", AttrKind.COUNT, positional=True), AttrSpec("block", AttrKind.BLOCK))
 _DEQUANTIZE = OpSpec(
     "dequantize",
     ("q", "scale", "zero"),
     CostClass.COMPOSITE,
-    rule.dequantize_shape,
-    rule.dequantize_dtype,
-    value.dequantize,
-    "(q - zero) * scale, one scale for each `group` elements of the last axis.",
-    (AttrSpec("group", AttrKind.COUNT, required=True),),
+    scales.dequantize_shape,
+    scales.dequantize_dtype,
+    scales.dequantize,
+    "(q - zero) * scale, one scale for each `group` elements of the last axis, or each `block` of the last two.",
+    _SHARED_SCALES,
     optional=1,
     scalars=("zero",),
+)
+_QUANTIZED = (AttrSpec("dtype", AttrKind.DTYPE, required=True), *_SHARED_SCALES)
+_QUANTIZE = OpSpec(
+    "quantize",
+    ("x",),
+    CostClass.COMPOSITE,
+    scales.quantize_shape,
+    scales.quantize_dtype,
+    scales.quantize,
+    "x over the scale of its `group` or `block`, which is as `quantize_scale` has it, rounded to nearest even.",
+    _QUANTIZED,
+)
+_QUANTIZE_SCALE = OpSpec(
+    "quantize_scale",
+    ("x",),
+    CostClass.COMPOSITE,
+    scales.scales_shape,
+    scales.scale_dtype,
+    scales.quantize_scale,
+    "The largest magnitude of each `group` or `block` over 448 (f8e4m3) or 127 (i8), 1 where that is zero.",
+    _QUANTIZED,
 )
 
 _OTHERS: tuple[OpSpec, ...] = (
@@ -329,6 +356,8 @@ _OTHERS: tuple[OpSpec, ...] = (
         "(x - mean) / sqrt(variance + eps) * weight + bias, over the last axis.",
     ),
     _DEQUANTIZE,
+    _QUANTIZE,
+    _QUANTIZE_SCALE,
 )
 
 OPS: Mapping[str, OpSpec] = FromTable(_of_primitive, {spec.name: spec for spec in _OTHERS})

@@ -141,6 +141,8 @@ def _kind(spec: AttrSpec) -> Schema:
             return _ref("shape")
         case AttrKind.PERM | AttrKind.COUNTS:
             return _integers(0)
+        case AttrKind.BLOCK:
+            return {**_integers(1), "minItems": 2, "maxItems": 2}
         case _:
             assert_never(spec.kind)
 

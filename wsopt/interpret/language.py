@@ -320,6 +320,16 @@ def _associative_scan(value: Tensor, axis: int, combine_fn: Callable[[Tensor, Te
     return Tensor(found, value.dtype, value.layout)
 
 
+def _reduce(value: Tensor, axis: int, combine_fn: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """`gl.reduce` by a function for which the order does not matter: halves are combined until one is left."""
+    data, layout = np.moveaxis(value.data, int(axis), 0), value.layout
+    while len(data) > 1:
+        half = len(data) // 2
+        first, second = (Tensor(part, value.dtype, None) for part in (data[:half], data[half : 2 * half]))
+        data = np.concatenate([combine_fn(first, second).data, data[2 * half :]])
+    return Tensor(data[0], value.dtype, None if layout is None else layouts.SliceLayout(int(axis), layout))
+
+
 def _broadcast(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     layout = common_layout((first, second))
     data = np.broadcast_arrays(first.data, second.data)
@@ -363,6 +373,7 @@ _PLAIN: dict[str, Any] = {
     "max": _reduction("max"),
     "min": _reduction("min"),
     "associative_scan": _associative_scan,
+    "reduce": _reduce,
     "expand_dims": lambda value, axis: value.expand_dims(axis),
     "reshape": lambda value, *shape: value.reshape(*shape),
     "permute": lambda value, *order: value.permute(*order),

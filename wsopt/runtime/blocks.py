@@ -17,7 +17,8 @@ Key = tuple[str, int | None]
 Shapes = Mapping[str, tuple[int, ...]]
 Axes = tuple[int | None, ...]
 
-_NORMS = ("softmax", "rms_norm", "layer_norm", "dequantize")
+_NORMS = ("softmax", "rms_norm", "layer_norm")
+_SCALED = ("dequantize", "quantize", "quantize_scale")
 
 
 class _WholeOnly(Exception):
@@ -152,6 +153,13 @@ def _along_last(node: RawNode, axis: int, shapes: Shapes) -> Axes:
     return tuple(_aligned(operand, axis, node, shapes) for operand in node.inputs)
 
 
+def _scaled(node: RawNode, axis: int, shapes: Shapes) -> Axes:
+    """Along an axis before those of groups or blocks."""
+    if axis >= len(shapes[node.name]) - len(node.attrs.get("block") or [0]):
+        raise _WholeOnly(node.name)
+    return tuple(_aligned(operand, axis, node, shapes) for operand in node.inputs)
+
+
 _RULES: Mapping[str, Callable[[RawNode, int, Shapes], Axes]] = {
     "matmul": _matmul,
     "reshape": _reshape,
@@ -163,4 +171,5 @@ _RULES: Mapping[str, Callable[[RawNode, int, Shapes], Axes]] = {
     "iota": lambda _node, _axis, _shapes: (),
     **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_mean", "logsumexp"), _reduce),
     **dict.fromkeys(_NORMS, _along_last),
+    **dict.fromkeys(_SCALED, _scaled),
 }

@@ -27,6 +27,7 @@ TORCH_DTYPES = {
     "bool": torch.bool,
 }
 F8_LARGEST = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
+QUANTIZED_LARGEST = {"f8e4m3": F8_LARGEST["f8e4m3"], "i8": 127.0}
 _INT_RANGE = {"i32": (-(2**31), 2**31 - 1), "i8": (-128, 127), "i4": (-8, 7)}
 _INTEGERS = (torch.int8, torch.int32)
 
@@ -224,12 +225,35 @@ def _layer_norm(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs)
 def _dequantize(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
     q, scale, *zero = arithmetic.reals(tensors)
     if zero:
-        q = q - (_grouped(zero[0], attrs) if zero[0].ndim else zero[0])
-    return q * _grouped(scale, attrs)
+        q = q - (_spread(zero[0], attrs) if zero[0].ndim else zero[0])
+    return q * _spread(scale, attrs)
 
 
-def _grouped(x: Tensor, attrs: Attrs) -> Tensor:
-    return x.repeat_interleave(attrs["group"], dim=-1)
+def _unit(attrs: Attrs) -> tuple[int, ...]:
+    """Elements along the last axes that share a scale."""
+    return tuple(attrs.get("block") or (attrs["group"],))
+
+
+def _spread(scales: Tensor, attrs: Attrs) -> Tensor:
+    """Scales with each repeated along the axes of its group or block."""
+    for axis, times in enumerate(reversed(_unit(attrs)), start=1):
+        scales = scales.repeat_interleave(times, dim=-axis)
+    return scales
+
+
+def _quantize_scale(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    (x,) = arithmetic.reals(tensors)
+    x = x.abs()
+    for axis, times in enumerate(reversed(_unit(attrs)), start=1):
+        place = x.ndim - axis
+        x = x.unflatten(place, (-1, times)).amax(dim=place + 1)
+    scale = x / QUANTIZED_LARGEST[attrs["dtype"]]
+    return torch.where(scale == 0, torch.ones_like(scale), scale)
+
+
+def _quantize(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    (x,) = arithmetic.reals(tensors)
+    return cast_tensor(x / _spread(_quantize_scale(arithmetic, tensors, attrs), attrs), attrs["dtype"])
 
 
 _OTHERS: Mapping[str, Meaning] = {
@@ -258,6 +282,8 @@ _OTHERS: Mapping[str, Meaning] = {
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
     "dequantize": _dequantize,
+    "quantize": _quantize,
+    "quantize_scale": _quantize_scale,
 }
 
 MEANINGS: Mapping[str, Meaning] = FromTable(_of_primitive, _OTHERS)

@@ -238,13 +238,15 @@ class Reduction:
 
     In the loop its name is the running result with the present K-block in it, and `name.before` the one without
     (-inf for a maximum, 0 for a sum, before the first); after the loop its name is the result. With `rescale`,
-    a row value of the loop, a sum is multiplied by it before the K-block's own is added.
+    a row value of the loop, a sum is multiplied by it before the K-block's own is added. A maximum that `keeps_nan`
+    is not a number where one element is none.
     """
 
     name: str
     kind: str
     value: str
     rescale: str | None = None
+    keeps_nan: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -153,8 +153,8 @@ NAMES: dict[str, tuple[dict[str, Any], Faults]] = {
         [("/nodes/0/op", 'the op "cumsum" is not in this version yet: compute it outside of the graph')],
     ),
     "op that is later and like another": (
-        {"/nodes/0/op": "quantize"},
-        [("/nodes/0/op", 'the op "quantize" is not in this version yet: ')],
+        {"/nodes/0/op": "cumsum"},
+        [("/nodes/0/op", 'the op "cumsum" is not in this version yet: ')],
     ),
     "op of another library": (
         {"/nodes/0/op": "bmm"},
