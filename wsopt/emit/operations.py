@@ -78,14 +78,14 @@ class Operations:
         """The expressions of a streamed tile's parts as matrices in the slot of the K-block at this place: rows, or
         what its product contracts, first.
         """
-        return [tile_view(buffer, box, first) for buffer, box, first in self._buffers(tile, place)]
+        return [tile_view(buffer, box, first) for buffer, box, first in self.buffers(tile, place)]
 
     def loaded(self, tile: ValueId, place: int, layout: str) -> str:
         """The expression that brings a streamed tile of one part into registers."""
-        ((buffer, box, first),) = self._buffers(tile, place)
+        ((buffer, box, first),) = self.buffers(tile, place)
         return tile_load(buffer, box, first, layout)
 
-    def _buffers(self, tile: ValueId, place: int) -> list[tuple[str, Box, Role]]:
+    def buffers(self, tile: ValueId, place: int) -> list[tuple[str, Box, Role]]:
         """A streamed tile's parts: the buffer in its slot, its box, and the axis that is first in a matrix of it."""
         ring, member, boxes = self.place(tile)
         contracted = Role.INNER if Role.INNER in member.view.roles else Role.STREAM
@@ -97,7 +97,7 @@ class Operations:
         """The two sides of a product, each in its parts, or of a stretch of it: `length` elements along the streamed
         axis from the `first`; all if it is 0.
         """
-        for operand in op.inputs:
+        for operand in op.inputs[:2]:
             if operand.kind is ValueKind.TILE:
                 given = "TAIL" if length == self.plan.s.tail else length
                 streamed = int(self.place(operand)[1].by_rows)
@@ -195,7 +195,7 @@ class Operations:
 
     def _taken_apart(self, view: View, tile: ValueId, place: int) -> str:
         """A tile of packed elements, or of elements that neighbours share, brought into registers."""
-        ((buffer, _, _),) = self._buffers(tile, place)
+        ((buffer, _, _),) = self.buffers(tile, place)
         dtype, depth = self.plan.program.whole.dtype, self.plan.s.depth
         text, function = quantized.loaded(view, buffer, dtype, depth, self.writer.layout)
         self.writer.called |= {function} - {""}

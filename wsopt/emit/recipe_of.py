@@ -101,11 +101,7 @@ def _along_axes(view: View) -> Iterator[tuple[Role, Integer]]:
     """The axes of a view with their extents, but for one along which another tensor chooses places."""
     chosen = view.chosen and view.chosen.role
     pairs = zip(view.roles, axis_extents(view), strict=True)
-    return (
-        (role, extent * (view.each if role is Role.STREAM else 1))
-        for role, extent in pairs
-        if role is not chosen
-    )
+    return ((role, extent * view.sharing(role)) for role, extent in pairs if role is not chosen)
 
 
 def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:

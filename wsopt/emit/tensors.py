@@ -213,11 +213,8 @@ def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:
     first = dict(box.first)
 
     def begins(role: Role) -> str:
-        if (
-            role is Role.STREAM
-            and (shared := box.view.each * word_elements(box.view)) > 1
-            and place[role] != "0"
-        ):
+        words = word_elements(box.view) if role is Role.STREAM else 1
+        if (shared := box.view.sharing(role) * words) > 1 and place[role] != "0":
             return f"{place[role]} // {shared}"
         terms = [place[role]] if place[role] != "0" or role not in first else []
         if box.fold and role is Role.COLUMN and terms != ["0"]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
+from wsopt.emit import factors
 from wsopt.emit.arithmetic import Age
 from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
 from wsopt.emit.operations import Operations
@@ -124,8 +125,7 @@ class _Unroller:
                 yield from self._product(slot, after, number, place)
             case OpKind.ACCUMULATE:
                 yield from self._wait(op.inputs, iteration)
-                for partial, sums in zip(*map(self.operations.registers, op.inputs), strict=True):
-                    yield f"{sums} = {sums} + {partial}"
+                yield from factors.added(self.operations, op)
             case OpKind.RELEASE:
                 yield from self._wait(op.inputs, iteration)
                 yield next(ring for ring in plan.rings if op.id in ring.plan.releases).release(place)
@@ -182,6 +182,7 @@ class _Unroller:
                 self.begun.append(replace(one, counts=one.use == self._counting))
         for _ in range(len(self.begun) // len(issued)):
             yield self._issue(op.output, iteration)
+        yield from factors.read(self.operations, op, place)
         self.made.update(overwrites)
 
     def _stretches(self) -> tuple[Part, ...]:

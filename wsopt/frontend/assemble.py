@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from wsopt.errors import LoweringError
 from wsopt.frontend.axes import Dim, RawView
 from wsopt.frontend.expand import OUTPUTS
-from wsopt.frontend.kinds import Kind, producer
+from wsopt.frontend.kinds import F8, Kind, producer
 from wsopt.frontend.merging import Layout, merge_views
 from wsopt.frontend.types import Contraction, Region
 from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Term, Value, reachable
-from wsopt.graph.types import DType
 from wsopt.tensors.views import (
     BEFORE,
     FULL,
@@ -37,9 +36,6 @@ _READS = {
     "product": (":0", ":1"),
 }
 """Primitives that read tensors, with the endings of the names under which a node uses them."""
-
-_SHORT_SUMS = (DType.F8E4M3, DType.F8E5M2)
-"""Element types of operands whose sums the tensor cores keep in less than f32."""
 
 Extent = tuple[str, int] | tuple[Share | int, ...] | int
 
@@ -176,18 +172,23 @@ class _Assembly:
         return Statement(own, primitive, args, value.spans, value.dtype)
 
     def _contraction(self, value: Value, name: str, args: tuple[str | Scalar, ...]) -> Contraction:
-        views, right = self.layout.views, self.layout.views[f"{name}:1"]
+        views = self.layout.views
+        if self.draft.axes.kind is Kind.FACTORED:
+            right = views[self.live[str(value.args[1])].label[0]]
+        else:
+            right = views[f"{name}:1"]
         if value.primitive == "product":
             left = views[f"{name}:0"]
             if Role.STREAM in left.roles:  # the product is written with its sides exchanged
                 left, right = right, left
             return Contraction(name, left, right, False, K_BLOCK)
-        operand = self.live[str(value.args[0])]
+        operand, factored = self.live[str(value.args[0])], self.draft.axes.kind is Kind.FACTORED
         if operand.primitive != "source":
             return Contraction(name, str(args[0]), right, False, FULL, *map(str, args[1:]))
+        factors = tuple(map(str, args[2:])) if factored else ()
         accumulate = producer(self.draft.axes.graph, name).attr("accumulate", str)
-        promote = accumulate == "promoted" or (right.dtype in _SHORT_SUMS and accumulate != "fast")
-        return Contraction(name, views[operand.label[0]], right, promote)
+        promote = accumulate == "promoted" or (right.dtype in F8 and accumulate != "fast") or bool(factors)
+        return Contraction(name, views[operand.label[0]], right, promote, factors=factors)
 
 
 def assemble(draft: Draft) -> Region:
@@ -210,12 +211,15 @@ def assemble(draft: Draft) -> Region:
     chained, long_rows = draft.axes.kind in (Kind.CHAIN, Kind.COMPUTED), draft.axes.kind is Kind.LONG_ROWS
     computed = tuple(item for item in loop if not isinstance(item, Contraction) and not chained)
     beside = () if long_rows else computed
-    tiles = tuple(source for source in sources if Role.STREAM in source.spans and not chained)
+    contractions = tuple(item for item in loop if isinstance(item, Contraction))
+    factors = {name for one in contractions for name in one.factors}
+    streamed = (source for source in sources if Role.STREAM in source.spans and not chained)
+    tiles = tuple(source for source in streamed if source.name not in factors)
     return Region(
         name=graph.name,
         doc=graph.doc,
         extents=layout.extents,
-        contractions=tuple(item for item in loop if isinstance(item, Contraction)),
+        contractions=contractions,
         sources=tuple(source for source in sources if source not in tiles),
         statements=statements,
         outputs=tuple(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 from enum import Enum
+from functools import partial
 
 from wsopt.graph.ops import OPS, CostClass
-from wsopt.graph.types import Graph, Node
+from wsopt.graph.types import DType, Graph, Node
 from wsopt.tensors.views import Role
 
 VIEWS = ("reshape", "transpose", "slice", "pad")
@@ -17,6 +18,9 @@ MOVES = ("transpose", "slice", "pad")
 
 NORMS = ("rms_norm", "layer_norm")
 """Composite operations over their operand's last axis."""
+
+F8 = (DType.F8E4M3, DType.F8E5M2)
+"""Element types whose products' sums the tensor cores keep in less than f32."""
 
 QUANTIZING = ("quantize", "quantize_scale")
 """Composite operations over groups of their operand's last axis."""
@@ -29,6 +33,8 @@ class Kind(Enum):
     """Products over one streamed axis, with elementwise operations after them."""
     COMPUTED = "computed"
     """An operand of the products is computed, element by element, from tensors that stream through the loop."""
+    FACTORED = "factored"
+    """Both operands of the products are tensors of f8 times factors, which leave the products of their elements."""
     CHAIN = "chain"
     """Products feed products: the loop computes values between the two."""
     SCALED = "scaled"
@@ -45,7 +51,7 @@ class Kind(Enum):
     @property
     def plain(self) -> bool:
         """Whether nothing is reduced but by products that no other product feeds."""
-        return self in (Kind.PRODUCTS, Kind.COMPUTED)
+        return self in (Kind.PRODUCTS, Kind.COMPUTED, Kind.FACTORED)
 
     @property
     def along(self) -> Role:
@@ -162,4 +168,16 @@ def kind_of(graph: Graph) -> Kind:
         return Kind.SCALED
     if reductions:
         return Kind.REDUCED if reductions & depending(graph.nodes, is_matmul) else Kind.PRODUCTS
-    return Kind.PRODUCTS if computed_side(graph, matmuls) is None else Kind.COMPUTED
+    if computed_side(graph, matmuls) is not None:
+        return Kind.COMPUTED
+    return Kind.FACTORED if all(map(partial(_is_factored, graph), matmuls)) else Kind.PRODUCTS
+
+
+def _is_factored(graph: Graph, node: Node) -> bool:
+    """Whether both operands of a matmul are computed, each from a tensor of f8."""
+
+    def from_f8(name: str) -> bool:
+        read = (graph.input(one) for one in feeding(graph.nodes, [name]))
+        return any(one is not None and one.type.dtype in F8 for one in read)
+
+    return all(input_path(graph, name) is None and from_f8(name) for name in node.tensors)

@@ -107,7 +107,8 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
         constant=raw.constant,
         parts=parts if any(part != _WHOLE for part in parts) else (),
         cutouts=tuple(dim.cutout for dim in ordered) if any(dim.cutout for dim in ordered) else (),
-        each=max((dim.each for dim in ordered), default=1),
+        each=max((dim.each for dim in ordered if roles[dim.axis] is Role.STREAM), default=1),
+        column_each=max((dim.each for dim in ordered if roles[dim.axis] is Role.COLUMN), default=1),
         zero=raw.zero,
     )
 
@@ -135,7 +136,7 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
         own = [axis for axis, role in roles.items() if role is whole]
         for outer in reversed(own[:-1]):
             # Elements alone were seen to lie together, and an index along them is put together from theirs.
-            groups = whole is Role.STREAM and axes.kind is Kind.COMPUTED
+            groups = axes.kind is Kind.FACTORED or (whole is Role.STREAM and axes.kind is Kind.COMPUTED)
             together = mergeable(views, outer, own[-1], singles, groups=groups)
             apart = {outer, own[-1]} & set(counted) or not together
             if apart and axes.kind is not Kind.ELEMENTWISE:

@@ -19,7 +19,8 @@ def pack_constants(region: Region) -> Region:
     """The region with packings of what its loop computes operands from. Raises LoweringError for what only a packing
     makes readable, and has none.
     """
-    packed = {source.name: _packed(region, source) for source in region.streamed_sources if region.body}
+    seen = region.streamed_sources if region.body else region.factor_sources
+    packed = {source.name: _packed(region, source) for source in seen}
     sources = tuple(replace(source, view=packed.get(source.name, source.view)) for source in region.sources)
     return replace(region, sources=sources)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wsopt.frontend import factors, masks, narrow, online, padding
+from wsopt.frontend import block_factors, factors, masks, narrow, online, padding
 from wsopt.frontend.assemble import assemble
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.packing import pack_constants
@@ -18,6 +18,7 @@ from wsopt.graph.types import Graph
 PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
     (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
+    (block_factors.BlockFactors.of, frozenset({Kind.FACTORED})),
     (narrow.NarrowProducts.of, frozenset({Kind.COMPUTED})),
     (factors.BareOperands.of, frozenset({Kind.SCALED})),
     (online.OnlineSums.of, frozenset({Kind.CHAIN, Kind.LONG_ROWS})),

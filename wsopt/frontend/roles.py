@@ -39,6 +39,7 @@ MAX_HEAD = 256
 _PLACES = {
     Kind.PRODUCTS: "",
     Kind.COMPUTED: " where others are computed",
+    Kind.FACTORED: "",
     Kind.CHAIN: " in a chain of products",
     Kind.SCALED: " where their rows are reduced",
     Kind.REDUCED: " where the product's rows are reduced",
@@ -54,9 +55,9 @@ def _check_operands(
     """Refuse operands of other types than the tensor cores', and computed ones; the left ones of `fed` may be, and
     all of the `computed` side.
     """
-    plain = kind is Kind.PRODUCTS
+    plain = kind in (Kind.PRODUCTS, Kind.FACTORED)
     views = ("reshape", "transpose") if kind.plain else VIEWS
-    for node in matmuls:
+    for node in matmuls if kind is not Kind.FACTORED else ():
         for operand in (one for one in range(node.name in fed, 2) if one != computed):
             name = node.tensors[operand]
             if input_path(graph, name, views) is None:

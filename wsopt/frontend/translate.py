@@ -166,6 +166,9 @@ def _product(reader: _Reader, node: Node) -> Term:
     """A product: one that is summed over the stream reads a value, one that feeds it reads tensors alone."""
     summed, exchanged = node.name in reader.axes.sums, reader.axes.exchanged
     args = [_term(reader, node, int(exchanged))] if summed else []
+    if reader.axes.kind is Kind.FACTORED:
+        args.append(_term(reader, node, 1))
+        return reader.pool.make("contract", tuple(args), DType.F32, node.name, (node.name, 0))
     for operand in range(summed, 2):
         reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{operand - exchanged}")
     if summed and reader.pool.spans(args[0]) != K_BLOCK:

@@ -21,7 +21,8 @@ class Contraction:
     One that spans rows and columns is summed over the streamed axis; its `left` may be a value of the loop,
     by name, and with `rescale` (a row value of the loop) what was summed before a K-block is multiplied by it
     first. One that spans rows and the streamed axis contracts the inner axis and is a value of the loop.
-    `promote` asks that sums are moved to f32 registers at least every 128 elements (f8 operands).
+    `promote` asks that sums are moved to f32 registers at least every 128 elements (f8 operands). Sources by name are
+    `factors` of partial sums: each has one element for a block of the streamed axis.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Contraction:
     promote: bool
     spans: frozenset[Role] = FULL
     rescale: str | None = None
+    factors: tuple[str, ...] = ()
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -134,6 +136,12 @@ class Region:
     def streamed_sources(self) -> tuple[Source, ...]:
         """The sources that vary along the streamed axis: they come K-block by K-block, as operands do."""
         return tuple(source for source in self.sources if Role.STREAM in source.spans)
+
+    @property
+    def factor_sources(self) -> tuple[Source, ...]:
+        """The sources that multiply partial sums of products."""
+        names = {name for one in self.contractions for name in one.factors}
+        return tuple(source for source in self.sources if source.name in names)
 
     @property
     def streams(self) -> tuple[View, ...]:

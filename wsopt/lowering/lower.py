@@ -24,7 +24,7 @@ from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasterization_order, tiles_together
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
-from wsopt.tensors.views import FULL, Reduction, Role
+from wsopt.tensors.views import FULL, Reduction, Role, Source
 
 Cuttable = Region
 """What can be cut to structures. Only the front end and the lowering look inside."""
@@ -210,10 +210,15 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         lane_sums=lane_sums(region.body, s, machine),
         bounds=bounds,
         unmasked=region.unmasked,
-        streamed=(*region.row_sources, *region.streamed_sources, *region.tiles),
+        streamed=(*region.row_sources, *_read_by_items(region), *region.tiles),
         sum_sets=tuple(sets),
         long_rows=bool(region.running),
     )
+
+
+def _read_by_items(region: Region) -> tuple[Source, ...]:
+    """The sources that arithmetic of the loop reads K-block by K-block: not the factors of partial sums."""
+    return tuple(source for source in region.streamed_sources if source not in region.factor_sources)
 
 
 def _bytes_again(region: Region, s: Structure, machine: Machine) -> int:

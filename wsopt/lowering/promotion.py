@@ -9,9 +9,10 @@ from wsopt.targets import target_of
 
 def is_promoted(product: Contraction, region: Region, machine: Machine) -> bool:
     """Whether a product leaves partial sums that are added up: one that asks for it, unless its 8-bit operands are
-    all why, and the target's tensor core sums those in f32 by itself.
+    all why, and the target's tensor core sums those in f32 by itself. Where partial sums have factors, it does.
     """
-    return product.promote and not (region.operand_dtype.bits == 8 and target_of(machine).sums_f8_in_f32)
+    in_f32 = region.operand_dtype.bits == 8 and target_of(machine).sums_f8_in_f32
+    return product.promote and (bool(product.factors) or not in_f32)
 
 
 def promotes(region: Region, machine: Machine) -> bool:

@@ -137,7 +137,7 @@ class _Maker:
         """A loop of products, and of what is computed from their operands beside them: one ring for all."""
         loads = [
             Load(member, consumer, member.shape, self.box(member))
-            for member in map(self.member, self.region.operands)
+            for member in map(self.member, self.region.streams)
             for consumer in (range(self.s.at_once) if member.by_rows else (None,))
         ]
         steps = [step for one in self.region.contractions for step in self._product(one)]
@@ -176,14 +176,16 @@ class _Maker:
         sides = (product.right, product.left) if s.swap else (product.left, product.right)
         partial, total, shape = (ValueKind.PARTIAL, name), (ValueKind.SUM, name), (s.rows, s.columns)
         space = Space.REGISTERS if target_of(self.machine).sums is Sums.REGISTERS else Space.TENSOR
-        inputs = self.read(side for side in sides if isinstance(side, View))
-        made = Step(OpKind.MMA, name, self._counts(), inputs, total, shape, space=space)
+        factors = [source.view for source in self.region.sources if source.name in product.factors]
+        inputs = self.read([*(side for side in sides if isinstance(side, View)), *factors])
+        counts = replace(self._counts(), factors=len(factors))
+        made = Step(OpKind.MMA, name, counts, inputs, total, shape, space=space)
         if not is_promoted(product, self.region, self.machine):
             return [made]
         # Partial sums are one set of registers a K-block: they are added up before they are made again.
         made = replace(made, output=partial, after=((OpKind.ACCUMULATE, name, When.AGAIN),))
         after = ((OpKind.MMA, name, When.SAME), (OpKind.ACCUMULATE, name, When.BEFORE))
-        promotion = Promotion(s.rows * s.columns, s.consumer_warps)
+        promotion = Promotion(s.rows * s.columns, s.consumer_warps, bool(factors))
         return [made, Step(OpKind.ACCUMULATE, name, promotion, (partial, total), total, shape, after)]
 
     def _beside(self) -> Step:

@@ -26,7 +26,7 @@ from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.targets import LoopKind, Operands, Sums, target_of
 from wsopt.tensors.parts import parts, summed
-from wsopt.tensors.views import FRAGMENT, FULL, K_BLOCK, Packing, Role, pow2
+from wsopt.tensors.views import FRAGMENT, FULL, K_BLOCK, SLOT_BYTES, Packing, Role, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)
 _SUBTILES = (1, 2, 4)
@@ -57,8 +57,6 @@ _SHARED_WAVES = 8
 """Shares are for tiles of fewer waves. Of more the last one leaves little idle, and where each block counts the
 K-blocks of all tiles that takes longer.
 """
-_SLOT_BYTES = 128
-"""What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
 
 
 def structures(region: Region, machine: Machine, lifted: Lifted = frozenset()) -> Iterator[Structure]:
@@ -188,15 +186,26 @@ def _aligned(region: Region, rows: int, depth: int) -> bool:
     whole groups, or a group whole K-blocks; of what is packed it has whole fragments.
     """
     for view, spans in ((source.view, source.spans) for source in region.streamed_sources):
-        if spans != K_BLOCK and depth * view.dtype.bits // 8 % _SLOT_BYTES:
+        if spans != K_BLOCK and depth * view.dtype.bits // 8 % SLOT_BYTES:
             return False
         if depth % view.each and view.each % depth:
             return False
-        if view.each > 1 and rows * view.of(Role.STREAM, depth) * view.dtype.bits // 8 % _SLOT_BYTES:
+        if view.each > 1 and rows * view.of(Role.STREAM, depth) * view.dtype.bits // 8 % SLOT_BYTES:
             return False
         if view.packing is Packing.FRAGMENTS and depth % FRAGMENT[view.dtype]:
             return False
     return True
+
+
+def _has_factors(region: Region, columns: int, depth: int) -> bool:
+    """Whether the sums of a K-block have one factor a row for each tensor of factors: a block has whole K-blocks.
+    emitter.v1: it has whole tiles of columns as well.
+    """
+    views = [source.view for source in region.factor_sources]
+    return all(
+        view.each % depth == 0 and (view.column_each == 1 or view.column_each % columns == 0)
+        for view in views
+    )
 
 
 def _transforms(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, ...]:
@@ -249,7 +258,8 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     their order. Nor are rows reduced that lie in two accumulators.
     """
     target, warps = target_of(machine), _warps(machine)
-    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not region.beside and not region.body
+    apart = region.beside or region.body or region.factor_sources
+    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not apart
     row = 128 * 8 // region.operand_dtype.bits
     depths = (row // 2, row, 2 * row)  # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
@@ -264,7 +274,7 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
             target.consumer_rows, sizes, depths, target.consumers, warps, sharings,
             (True, False) if target.single else (True,), counts, _GROUPS,
         ):  # fmt: skip
-            if subtiles not in _subtiles(columns):
+            if subtiles not in _subtiles(columns) or not _has_factors(region, columns, depth):
                 continue
             for k_blocks, transforms, early in itertools.product(
                 copies, _transforms(region, machine, lifted), early_release

@@ -53,6 +53,8 @@ OPERAND_CHAIN = 3
 
 PROMOTION = InstructionMix({"add": 1})
 """What adding a partial sum takes, an element."""
+SCALED_PROMOTION = InstructionMix({"fma": 1})
+"""What adding a partial sum times a factor takes, an element."""
 
 # --- copies ---------------------------------------------------------------------------------------------
 
@@ -209,6 +211,7 @@ def _product(product: Product, machine: Machine) -> Cost:
         waiting = max(0.0, every - machine.mma_queue) * busy / every
         issue = math.ceil(max(every * latency.mma_issue, waiting))
         result = busy + (latency.mma_latency_registers if product.registers else latency.mma_latency)
+    issue += product.factors * latency.smem_load
     ends = math.ceil(issue + latency.mbarrier_wait), math.ceil(result)
     return Cost(*ends, Unit.TENSOR, busy, instructions=count)
 
@@ -235,7 +238,8 @@ def _instruction_cycles(product: Product, columns: int, machine: Machine) -> flo
 
 @cost.register
 def _promotion(added: Promotion, machine: Machine) -> Cost:
-    alone = alu_cycles(machine, PROMOTION, added.elements) / (added.warps // machine.warps_per_warpgroup)
+    mix = SCALED_PROMOTION if added.scaled else PROMOTION
+    alone = alu_cycles(machine, mix, added.elements) / (added.warps // machine.warps_per_warpgroup)
     cycles = math.ceil(alone + machine.latency.arithmetic)
     return Cost(cycles, cycles, Unit.ALU, cycles)
 

@@ -69,7 +69,8 @@ class Store:
 class Product:
     """A product of `rows` by `columns`, `deep` elements, of a consumer's `warps`, which takes its left operand from
     shared memory or from `registers`. In a loop of products alone `sharers` run at once; 0 where arithmetic waits.
-    It is issued in so many `stretches`: behind the first the slot of the K-block before is handed back.
+    It is issued in so many `stretches`: behind the first the slot of the K-block before is handed back. Behind it so
+    many `factors` of its sums are read from the same slot.
     """
 
     rows: int
@@ -80,14 +81,16 @@ class Product:
     sharers: int = 0
     registers: bool = False
     stretches: int = 1
+    factors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """Partial sums that a consumer's `warps` add to their sums."""
+    """Partial sums that a consumer's `warps` add to their sums; `scaled` ones times a factor of each row."""
 
     elements: int
     warps: int
+    scaled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

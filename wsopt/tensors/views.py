@@ -55,6 +55,10 @@ FRAGMENT = {DType.I4: 128, DType.I8: 64}
 """Elements of a row that are packed as fragments together: 16 bytes for each of the four threads that share a row."""
 
 
+SLOT_BYTES = 128
+"""What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
+
+
 class Packing(StrEnum):
     """How a constant's elements are laid out anew, once, before the first launch; extents stay as they are."""
 
@@ -83,9 +87,9 @@ class View:
     The places along one dimension may be `chosen` by another tensor: its extent is the tensor's own then, and not
     that of the axis.
 
-    So many neighbours along the streamed axis share `each` element: those of a group share its scale. Whole numbers
-    of four bits are signed, or unsigned and less a `zero`. A constant may have a `packing`; its strides are those of
-    the packed tensor then.
+    So many neighbours along the streamed axis share `each` element: those of a group share its scale. Those of a
+    block share it along the columns as well (`column_each`). Whole numbers of four bits are signed, or unsigned and
+    less a `zero`. A constant may have a `packing`; its strides are those of the packed tensor then.
     """
 
     tensor: str
@@ -100,12 +104,22 @@ class View:
     cutouts: tuple[tuple[int, int, int] | None, ...] = ()
     chosen: Chosen | None = None
     each: int = 1
+    column_each: int = 1
     zero: int | None = None
     packing: Packing | None = None
 
+    def sharing(self, role: Role) -> int:
+        """Neighbours along an axis that share each element."""
+        return {Role.STREAM: self.each, Role.COLUMN: self.column_each}.get(role, 1)
+
     def of(self, role: Role, extent: int) -> int:
-        """The tensor's elements along an axis that so many of the axis have."""
-        return max(1, extent // self.each) if role is Role.STREAM else extent
+        """The tensor's elements along an axis that so many of the axis have: where neighbours share them, and they
+        follow each other in memory, as many as TMA copies to a slot at least.
+        """
+        found = max(1, extent // self.sharing(role))
+        if self.sharing(role) == 1 or role is not self.roles[-1]:
+            return found
+        return max(found, SLOT_BYTES * 8 // self.dtype.bits)
 
     @property
     def places(self) -> tuple[int, ...]:
