@@ -61,13 +61,15 @@ class Figure:
     """An array with its errors and the word of its element type.
 
     `rounded` is the unit roundoff of the coarsest type that what it is computed from was cast to, where a kernel may
-    have rounded something else; zero if nothing was.
+    have rounded something else; zero if nothing was. `eighths` says that it is numbers of f8 times factors, or those
+    themselves: a kernel may multiply them as f8, whose sums are shorter.
     """
 
     value: Array
     errors: Errors
     dtype: str
     rounded: float = 0.0
+    eighths: bool = False
 
 
 _WITH_ZERO = 3

@@ -85,7 +85,16 @@ def appraise(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Figure:
     rounded = max((operand.rounded for operand in operands), default=0.0)
     if step.op == "cast" and not errors.exact:
         rounded = max(rounded, FORMATS.get(step.dtype, _EXACT).unit)
-    return Figure(step.value, errors, step.dtype, rounded)
+    return Figure(step.value, errors, step.dtype, rounded, _has_eighths(step, operands))
+
+
+_SCALING = ("dequantize", "cast", "mul", "div", "reshape", "transpose")
+"""Operations whose results are still numbers of f8 times factors, where an operand is."""
+
+
+def _has_eighths(step: Step, operands: tuple[Figure, ...]) -> bool:
+    """Whether a step's value is numbers of f8 times factors."""
+    return step.op in _SCALING and any(one.eighths or one.dtype.startswith("f8") for one in operands)
 
 
 def expectation(kit: Kit, figure: Figure, source: Figure | None) -> Expected:

@@ -48,7 +48,8 @@ def _matmul(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     if step.dtype == "i32":
         return Errors()
     product, x, y = kit.xp.matmul, a.errors, b.errors
-    own = _accumulation(step, operands[0].dtype, int(a.value.shape[-1]))
+    dtype = "f8" if all(one.eighths for one in operands) else operands[0].dtype
+    own = _accumulation(step, dtype, int(a.value.shape[-1]))
     # One product for the accumulation's own error and the left operand's.
     bounded = product(added(own * a.value, x.bounded), b.value)
     if y.bounded is not None:

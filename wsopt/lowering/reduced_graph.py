@@ -94,6 +94,16 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
 
         return [math.prod(map(extent, axes.atoms(use, dim))) for dim in range(len(axes.shapes[use]))]
 
+    def units_of(operand: str, units: int | list[int]) -> int | list[int]:
+        """A group or a block as long as whole axes, at their new extents; other ones stay."""
+        own = [units] if isinstance(units, int) else units
+        before = axes.shapes[instances[operand]]
+        pairs = zip(
+            own, before[len(before) - len(own) :], shape(operand)[len(before) - len(own) :], strict=True
+        )
+        found = [new if unit == whole else unit for unit, whole, new in pairs]
+        return found[0] if isinstance(units, int) else found
+
     data = graph_to_json(graph)
     for item in data["inputs"]:
         item["shape"] = shape(item["name"])
@@ -110,6 +120,6 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
         if "shape" in item.get("attrs", {}):
             operand = item["inputs"][0] if item["op"] == "reshape" else None
             item["attrs"]["shape"] = shape(item["name"], operand and axes.all_atoms(instances[operand]))
-        if "group" in item.get("attrs", {}) and item["attrs"]["group"] == axes.shapes[item["name"]][-1]:
-            item["attrs"]["group"] = shape(item["name"])[-1]
+        for key in {"group", "block"} & item.get("attrs", {}).keys():
+            item["attrs"][key] = units_of(item["inputs"][0], item["attrs"][key])
     return parse_derived(data, graph)

@@ -119,6 +119,8 @@ class _Maker:
         """Counts of a copy of an operand, with the rows of it that lie beyond the tensor's end, on the average: where
         it is the last tile's alone, the others have the bytes that this one does not ask for.
         """
+        if len(member.view.roles) == 1:
+            return member.box(member.shape)
         role, s = member.view.roles[-2], self.s
         tile = {row_role(s.swap): s.tile_rows, column_role(s.swap): s.columns}.get(role)
         if tile is None:

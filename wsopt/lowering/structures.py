@@ -197,15 +197,14 @@ def _aligned(region: Region, rows: int, depth: int) -> bool:
     return True
 
 
-def _has_factors(region: Region, columns: int, depth: int) -> bool:
+def _has_factors(region: Region, columns: int, depth: int, lifted: Lifted) -> bool:
     """Whether the sums of a K-block have one factor a row for each tensor of factors: a block has whole K-blocks.
     emitter.v1: it has whole tiles of columns as well.
     """
     views = [source.view for source in region.factor_sources]
-    return all(
-        view.each % depth == 0 and (view.column_each == 1 or view.column_each % columns == 0)
-        for view in views
-    )
+    whole = Limit.ONE_FACTOR in lifted
+    tiles = all(whole or one.column_each == 1 or one.column_each % columns == 0 for one in views)
+    return tiles and all(one.each % depth == 0 for one in views)
 
 
 def _transforms(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, ...]:
@@ -274,7 +273,7 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
             target.consumer_rows, sizes, depths, target.consumers, warps, sharings,
             (True, False) if target.single else (True,), counts, _GROUPS,
         ):  # fmt: skip
-            if subtiles not in _subtiles(columns) or not _has_factors(region, columns, depth):
+            if subtiles not in _subtiles(columns) or not _has_factors(region, columns, depth, lifted):
                 continue
             for k_blocks, transforms, early in itertools.product(
                 copies, _transforms(region, machine, lifted), early_release

@@ -26,13 +26,16 @@ _REQUIRED: Mapping[AttrKind, Any] = MappingProxyType(
         AttrKind.AXIS: -1,
         AttrKind.PLACE: 0,
         AttrKind.COUNT: _GROUP,
-        AttrKind.DTYPE: "bf16",
+        AttrKind.DTYPE: "bf16",  # and others, see `_DTYPES`
         AttrKind.SHAPE: (_ROWS, _COLUMNS),
         AttrKind.PERM: (1, 0),
         AttrKind.COUNTS: (1, 0),
     }
 )
 """What is tried for a required attribute."""
+
+_DTYPES = ("bf16", "f8e4m3")
+"""What is tried for a dtype."""
 
 Operand = Symbol | float
 Place = Callable[[GraphBuilder, OpSpec], Iterator[Symbol]]
@@ -59,12 +62,13 @@ def _graphs(place: Place, spec: OpSpec) -> Iterator[Graph]:
 
 def _results(g: GraphBuilder, spec: OpSpec, pool: list[Operand]) -> Iterator[Symbol]:
     """The operation on every choice of operands out of `pool` that it takes."""
-    attrs = {attr.name: _REQUIRED[attr.kind] for attr in spec.attrs if attr.required}
+    known = {attr.name: _REQUIRED[attr.kind] for attr in spec.attrs if attr.required or attr.positional}
     if spec.attr("keepdims") is not None:
-        attrs["keepdims"] = True
+        known["keepdims"] = True
     least, most = spec.arity
+    choices = [known | {"dtype": dtype} for dtype in _DTYPES] if "dtype" in known else [known]
     for count in range(least, min(most, least + 1) + 1):
-        for operands in itertools.product(pool, repeat=count):
+        for operands, attrs in itertools.product(itertools.product(pool, repeat=count), choices):
             with contextlib.suppress(InputError):  # it does not take these
                 yield g.apply(spec.name, operands, attrs)
 

@@ -40,6 +40,7 @@ class Limit(StrEnum):
     ROWS_OF_TILES = "rows in persistent cooperative blocks"
     ALL_PROMOTED = "all products promoted, or none"
     EQUAL_SUBTILES = "equal epilogue subtiles"
+    ONE_FACTOR = "one factor a row for partial sums"
 
 
 Lifted = frozenset[Limit]
@@ -338,6 +339,16 @@ RECORDS = (
         How.CHOICES,
         "The model has one price for all subtiles of a tile; there is no figure.",
         ("lowering/structures.py:_subtiles",),
+    ),
+    Record(
+        Limit.ONE_FACTOR,
+        "Where scales of blocks multiply partial sums, a tile has no more columns than a block, and a block has "
+        "whole tiles of columns.",
+        "A consumer then has one factor a row for all of its columns, which is one multiplication and addition an "
+        "element.",
+        How.CHOICES,
+        "Wider tiles are a choice there too. Their further factors have no price, so the gain is at most the figure.",
+        ("lowering/structures.py:_has_factors",),
     ),
 )
 """Every limit, in the order in which the documentation has them."""

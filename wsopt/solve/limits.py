@@ -16,7 +16,13 @@ from wsopt.schedule import budget
 from wsopt.solve.bound import infeasible, max_depth
 from wsopt.solve.model import most_stages, stretches
 
-STRUCTURAL = (Limit.COOPERATIVE_VALUES, Limit.ONE_TILE_A_BLOCK, Limit.STREAMED_TRANSFORM, Limit.ALL_PROMOTED)
+STRUCTURAL = (
+    Limit.COOPERATIVE_VALUES,
+    Limit.ONE_TILE_A_BLOCK,
+    Limit.STREAMED_TRANSFORM,
+    Limit.ALL_PROMOTED,
+    Limit.ONE_FACTOR,
+)
 """Limits that leave structures out, and no schedule of those that there are."""
 
 Touches = Callable[[TileProgram, Machine], bool]
