@@ -91,6 +91,36 @@ def test_scaled_mm_does_not_apply(inputs: Any, nodes: Any, reason: str) -> None:
         scaled_mm_source(graph(inputs, nodes, ["y"]))
 
 
+BLOCKS = {
+    "x": ([32, 512], "f8e4m3"),
+    "sx": ([4, 32], "f32"),
+    "w": ([256, 512], "f8e4m3"),
+    "sw": ([2, 4], "f32"),
+}
+_TURNED = ("t", "transpose", ["sx"], {"perm": [1, 0]})
+_OF_BLOCKS = [
+    _TURNED,
+    ("a", "dequantize", ["x", "t"], {"group": 128}),
+    ("b", "dequantize", ["w", "sw"], {"block": [128, 128]}),
+    ("left", "cast", ["a"], {"dtype": "bf16"}),
+    ("right", "cast", ["b"], {"dtype": "bf16"}),
+    ("h", "matmul", ["left", "right"], NT),
+    ("y", "cast", ["h"], {"dtype": "bf16"}),
+]
+
+
+def test_scaled_mm_with_scales_of_groups_and_blocks() -> None:
+    text = scaled_mm_source(graph(BLOCKS, _OF_BLOCKS, ["y"]))
+    assert "torch._scaled_mm(x, w.t(), scale_a=sx.t(), scale_b=sw.t(), out_dtype=torch.bfloat16)" in text
+    other = [*_OF_BLOCKS[:2], ("b", "dequantize", ["w", "sw"], {"group": 128}), *_OF_BLOCKS[3:]]
+    with pytest.raises(Inapplicable, match="blocks of 128 by 128"):
+        scaled_mm_source(graph(BLOCKS, other, ["y"]))
+    with pytest.raises(Inapplicable, match="operands of f8 with scales"):
+        scaled_mm_source(
+            graph(BLOCKS, [("left", "relu", ["x"], {}), ("right", "relu", ["w"], {}), *_OF_BLOCKS[5:]], ["y"])
+        )
+
+
 def test_f8_has_no_eager_product() -> None:
     with pytest.raises(Inapplicable, match="h: torch multiplies f8 only by scaled_mm"):
         eager_source(graph(F8, SCALED, ["y"]))

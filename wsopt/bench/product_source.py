@@ -26,7 +26,8 @@ def matmuls_source(graph: RawGraph) -> str:
 
 
 def scaled_mm_source(graph: RawGraph) -> str:
-    """An f8 matmul, a scale a row, a scale a column and a cast, as `torch._scaled_mm` does them.
+    """An f8 matmul, a scale a row, a scale a column and a cast, as `torch._scaled_mm` does them; or a matmul of f8
+    with scales of groups of 128 and of blocks of 128 by 128.
 
     The function returns a tuple of the one output. Raises Inapplicable if the graph is anything else.
     """
@@ -35,6 +36,9 @@ def scaled_mm_source(graph: RawGraph) -> str:
     cast = graph.node(graph.outputs[0])
     if cast is None or cast.op != "cast" or cast.attrs["dtype"] not in ("bf16", "f16"):
         raise Inapplicable("scaled_mm ends in a cast to bf16 or f16")
+    if (blocks := _with_blocks(graph, cast.inputs[0])) is not None:
+        line = f"{variable(cast.name)} = torch._scaled_mm({blocks}, out_dtype={TORCH_NAMES[cast.attrs['dtype']]})"
+        return function_source(graph, [line], [cast.name], "scaled_mm")
     factors = _factors(graph, cast.inputs[0])
     matmul = _only_product(graph, factors)
     row, column = _scales(graph, matmul, factors)
@@ -74,6 +78,44 @@ def read_source(graph: RawGraph) -> str:
     arguments = [variable(item.name) for item in graph.inputs]
     nbytes = sum(item.nbytes for item in graph.inputs)
     return f"def read({', '.join(arguments)}):\n    return reading({nbytes}, {arguments[0]}.device)\n"
+
+
+def _with_blocks(graph: RawGraph, name: Operand) -> str | None:
+    """The arguments of a product of x [m, k], with a scale for each 128 elements of its rows that lie with k first,
+    and of w [n, k], with one for each block of 128 by 128; None for what is no product of two computed operands.
+
+    torch takes the scales [m, k / 128] with a stride of 1 along m, and [k / 128, n / 128] with one along k, whose
+    other stride is a multiple of 4.
+    """
+    matmul = graph.node(name)
+    if matmul is None or matmul.op != "matmul" or any(graph.node(one) is None for one in matmul.inputs):
+        return None
+    (x, rows, first), (w, blocks, second) = (_dequantized(graph, one) for one in matmul.inputs)
+    turned = graph.node(rows)
+    flat = not matmul.flag("transpose_a") and matmul.flag("transpose_b")
+    if not flat or (first, second) != ((128,), (128, 128)) or turned is None or turned.op != "transpose":
+        raise Inapplicable(
+            "scaled_mm takes x [m, k] in groups of 128, with scales [k / 128, m] that are transposed, and w [n, k] "
+            "in blocks of 128 by 128"
+        )
+    if _input(graph, blocks).shape[1] % 4:
+        raise Inapplicable("scaled_mm wants a multiple of 4 blocks along the contracted axis")
+    scale = variable(turned.inputs[0])
+    return f"{variable(x)}, {variable(w)}.t(), scale_a={scale}.t(), scale_b={variable(blocks)}.t()"
+
+
+def _dequantized(graph: RawGraph, name: Operand) -> tuple[Operand, Operand, tuple[int, ...]]:
+    """The elements and scales of an operand, and how many share one along its last axes."""
+    node = graph.node(name)
+    while node is not None and node.op == "cast":
+        name = node.inputs[0]
+        node = graph.node(name)
+    if node is None or node.op != "dequantize" or len(node.inputs) > 2:
+        raise Inapplicable("scaled_mm takes operands of f8 with scales")
+    elements = graph.input(node.inputs[0])
+    if elements is None or elements.dtype != "f8e4m3":
+        raise Inapplicable("scaled_mm wants f8e4m3 matrices that are inputs")
+    return node.inputs[0], node.inputs[1], tuple(node.attrs.get("block") or (node.attrs["group"],))
 
 
 def _factors(graph: RawGraph, name: Operand) -> list[Operand]:

@@ -8,7 +8,7 @@ between two of its nodes, for a kernel reads its inputs before it writes its out
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from wsopt.frontend.kinds import is_pointwise, reduces_rows
@@ -85,7 +85,8 @@ def groups(web: Web, oracle: Oracle) -> tuple[int, ...]:
 
     Where one node alone reads a result, computes element by element or reduces, brings nothing else from memory than
     inputs of the graph, and gives no more bytes than it takes, a cut before it moves no fewer bytes than one behind
-    it. They are together unless the front end takes one of the two and not both.
+    it. They are together unless the front end takes one of the two and not both. Nodes that reduce the same result
+    are together if the front end takes them so.
     """
     of = [1 << number for number in range(len(web.solid))]
     for number, node in enumerate(web.solid):
@@ -103,7 +104,27 @@ def groups(web: Web, oracle: Oracle) -> tuple[int, ...]:
             continue
         for member in members(together):
             of[member] = together
+    for together in _siblings(web):
+        joined = 0
+        for member in members(together):
+            joined |= of[member]
+        if joined not in of and not _refused(web, oracle, joined):
+            for member in members(joined):
+                of[member] = joined
     return tuple(dict.fromkeys(of))
+
+
+def _siblings(web: Web) -> Iterator[int]:
+    """Nodes that reduce rows of one result and read nothing else that is computed, such as quantized elements and
+    their scales: together they read it once.
+    """
+    for source in range(len(web.solid)):
+        found = 0
+        for reader in members(web.readers[source]):
+            if web.reads[reader] == 1 << source and reduces_rows(web.solid[reader]):
+                found |= 1 << reader
+        if found.bit_count() > 1:
+            yield found
 
 
 def _refused(web: Web, oracle: Oracle, nodes: int) -> bool:
