@@ -190,8 +190,8 @@ def _slots_in_order(schedule: Schedule, program: TileProgram, machine: Machine, 
             stages = sorted({start // schedule.ii for start in k_block})
             if len(stages) > 1:
                 yield f"{own} are in stages {stages}"
-            in_text = [schedule.start(load) for load in budget.copies_in_order(plan)]
-            if program.iteration is Iteration.TILE and in_text != sorted(in_text):
+            in_text = [schedule.start(load) for load in budget.copies_in_order(plan, number)]
+            if program.copies_in_order and in_text != sorted(in_text):
                 yield f"{own} begin at {in_text}, in another order than the kernel has them"
             for other in (
                 one for one in program.rings if _filled_by(schedule, one) == _filled_by(schedule, plan)

@@ -14,7 +14,7 @@ from typing import Any
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
 from wsopt.program.conditions import FREE, Conditions
-from wsopt.program.facts import Counts, Member, Shares, TileGrid, Whole
+from wsopt.program.facts import Counts, Member, Promotion, Shares, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
@@ -374,6 +374,15 @@ class TileProgram:
         """Iterations of a tile in units of a whole one: a last K-block that ends early is a part of one."""
         s = self.structure
         return self.k_iterations - (1 - s.tail / s.depth if s.tail else 0.0)
+
+    @property
+    def copies_in_order(self) -> bool:
+        """Whether the copies of a slot are scheduled in the order in which a kernel has them: of rows, and where some
+        are so small that their order among the others is nothing to choose.
+        """
+        added = (op.counts for op in self.of(OpKind.ACCUMULATE))
+        scaled = any(isinstance(counts, Promotion) and counts.scaled for counts in added)
+        return self.iteration is Iteration.TILE or scaled
 
     @property
     def adds_partials(self) -> bool:

@@ -104,12 +104,11 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     return min(fair, machine.setmaxnreg_max_registers)
 
 
-def copies_in_order(plan: RingPlan) -> list[OpId]:
-    """The loads of a ring as a kernel has them that streams rows: tensor by tensor, each for one consumer after the
-    other.
-    """
+def copies_in_order(plan: RingPlan, k_block: int = 0) -> list[OpId]:
+    """The loads of a slot as a kernel has them: tensor by tensor, each for one consumer after the other."""
     tensors = list(dict.fromkeys(load.subject for load in plan.loads))
-    return sorted(plan.loads, key=lambda load: (tensors.index(load.subject), load.instance))
+    loads = (load for load in plan.loads if load.k_block == k_block)
+    return sorted(loads, key=lambda load: (tensors.index(load.subject), load.instance or 0))
 
 
 def copied_rings(program: TileProgram) -> tuple[RingPlan, ...]:

@@ -201,7 +201,7 @@ def slot_in_step(m: Model) -> None:
     """emitter.v1: the loads of one ring slot stand together, in one stage of the loader; slots in order.
 
     All of a slot's loads come before the next slot's, and an iteration's before the next iteration's. Where an
-    iteration is a tile of rows, a slot's loads come as in the kernel's text.
+    iteration is a tile of rows, or partial sums have factors, a slot's loads come as in the kernel's text.
     """
     if Limit.SLOTS_IN_ORDER in m.program.lifted:
         return
@@ -211,8 +211,8 @@ def slot_in_step(m: Model) -> None:
         for first, *others in slots:
             for other in others:
                 m.cp.add(m.stage[other] == m.stage[first])
-        if m.program.iteration is Iteration.TILE:
-            for load, after in itertools.pairwise(budget.copies_in_order(plan)):
+        for copy in copies if m.program.copies_in_order else ():
+            for load, after in itertools.pairwise(budget.copies_in_order(plan, copy)):
                 m.cp.add(m.start[after] >= m.start[load])
         for slot, later in itertools.pairwise(slots):
             for load, after in itertools.product(slot, later):
