@@ -57,11 +57,20 @@ def marked(source: str, filename: str = "kernel.py") -> Marked:
     except SyntaxError as error:
         raise InterpreterError(f"{os.path.basename(filename)}:{error.lineno}: {error.msg}") from error
     lines: list[int] = []
+    text = source.splitlines(keepends=True)
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and any(map(_is_jit, function.decorator_list)):
-            check_carried(function, filename)
+            _check("".join(text[function.lineno - 1 : function.end_lineno]), function.lineno, filename)
             _mark(function, lines)
     return Marked(compile(tree, filename, "exec"), tuple(lines))
+
+
+@functools.lru_cache(maxsize=256)
+def _check(text: str, line: int, filename: str) -> None:
+    """Check a function that begins on a line: once, for of a kernel's mutants only one function differs."""
+    (function,) = ast.parse(text).body
+    assert isinstance(function, ast.FunctionDef)
+    check_carried(ast.increment_lineno(function, line - 1), filename)
 
 
 def _is_jit(decorator: ast.expr) -> bool:
