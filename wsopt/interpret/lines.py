@@ -93,7 +93,7 @@ def _functions(source: str) -> Iterator[tuple[int, str]]:
 @functools.lru_cache(maxsize=512)
 def _marked_part(text: str, first: int, number: int, filename: str, features: int) -> Marked:
     """The code of one part, whose marks begin at a number: kept, for of a kernel's mutants only one part differs."""
-    tree = ast.increment_lineno(ast.parse(text, filename), first - 1)
+    tree = ast.parse("\n" * (first - 1) + text, filename)
     lines: list[int] = [0] * number
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and any(map(_is_jit, function.decorator_list)):
