@@ -12,6 +12,8 @@ from emit_builds import Body, Emitted, build, case, graph_of
 from other_compiler import compiled_by
 
 from wsopt.codegen.aot import compile_kernel
+from wsopt.errors import LoweringError
+from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import DType
@@ -42,6 +44,20 @@ def _plain(g: GraphBuilder) -> tuple[Symbol, ...]:
     return g.quantize(x, "f8e4m3", 128, name="q"), g.quantize_scale(x, "f8e4m3", 128, name="s")
 
 
+def _normed_groups(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """Groups of rows that a norm reduces whole, and that end within a tile."""
+    x, weight = g.input("x", (10, 384), "bf16"), g.input("w", (384,), "bf16", constant=True)
+    y = g.rms_norm(x, weight)
+    return g.quantize(y, "f8e4m3", 128, name="q"), g.quantize_scale(y, "f8e4m3", 128, name="s")
+
+
+def _with_a_sum(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """Groups beside a sum of the whole row: the numbers that are quantized are those that come."""
+    x = g.input("x", (10, 512), "f32")
+    q, s = g.quantize(x, "f8e4m3", 128, name="q"), g.quantize_scale(x, "f8e4m3", 128, name="s")
+    return q, s, g.reduce_sum(g.mul(x, 0.0), axis=-1, name="z")
+
+
 def _product(g: GraphBuilder) -> tuple[Symbol, ...]:
     x, w = g.input("x", (200, 192), "bf16"), g.input("w", (128, 192), "bf16", constant=True)
     y = g.matmul(x, w, transpose_b=True)
@@ -60,6 +76,8 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "rows that end within a tile": (_ragged, rows(4, 512)),
     "groups of a gate": (_gated, rows(8, 128)),
     "groups": (_plain, rows(8, 128)),
+    "groups behind a norm": (_normed_groups, rows(4, 512)),
+    "groups of whole rows": (_with_a_sum, rows(4, 512)),
     "rows of a product": (_product, PRODUCT),
 }
 
@@ -90,8 +108,9 @@ def _odd_inputs() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_odd_groups_are_as_defined() -> None:
-    kernel, inputs = made("groups"), _odd_inputs()
+@pytest.mark.parametrize("name", ["groups", "groups of whole rows"])
+def test_odd_groups_are_as_defined(name: str) -> None:
+    kernel, inputs = made(name), _odd_inputs()
     found = case(kernel.graph, inputs=inputs)
     assert found.fault(kernel.source, FEW_SEEDS) is None
     expected = evaluate(kernel.graph, inputs)
@@ -118,8 +137,56 @@ def test_faults_are_found(name: str) -> None:
     assert case(kernel.graph, inputs=_odd_inputs()).fault(kernel.source.replace(before, after), FEW_SEEDS)
 
 
+GROUPS = {
+    "group": ("tile.shape[1] // group, group]", "tile.shape[1] // (2 * group), 2 * group]"),
+    "place": ("columns // 128", "columns // 256"),
+    "first": ("columns % 128 == 0", "columns % 256 == 0"),
+    "end": (" & (columns < ROW_LENGTH)", ""),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GROUPS)
+def test_faults_of_groups_in_rows_are_found(name: str) -> None:
+    before, after = GROUPS[name]
+    kernel = made("groups behind a norm")
+    assert before in kernel.source
+    assert case(kernel.graph).fault(kernel.source.replace(before, after), FEW_SEEDS)
+
+
+def test_a_group_has_one_division() -> None:
+    source = made("groups behind a norm").source
+    assert "1.0 / q_" in source
+    assert source.count(" / q_") == 1
+
+
+REFUSED = {
+    "scales that are computed with": (
+        lambda g, y: g.mul(g.quantize_scale(y, "f8e4m3", 128, name="s"), 2.0),
+        "node s: scales of groups of rows that are reduced whole are stored",
+    ),
+    "whole numbers": (
+        lambda g, y: g.quantize(y, "i8", 512, name="q"),
+        "node q: quantizing to i8 is not lowered; to f8e4m3 it is",
+    ),
+    "blocks": (
+        lambda g, y: g.quantize(y, "f8e4m3", block=(8, 128), name="q"),
+        "node q: scales of blocks are not computed in a kernel",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    body, told = REFUSED[name]
+    g = GraphBuilder("refused")
+    g.output(body(g, g.rms_norm(g.input("x", (40, 512), "bf16"), g.input("w", (512,), "bf16"))))
+    with pytest.raises(LoweringError, match=told):
+        find_region(g.build())
+
+
 @pytest.mark.compiler
-@pytest.mark.parametrize("name", ["rows behind a norm", "groups of a gate"])
+@pytest.mark.parametrize("name", ["rows behind a norm", "groups behind a norm"])
 def test_compiles(name: str) -> None:
     found = compile_kernel(made(name).source)
     assert (found.stack_bytes, found.spill_loads, found.spill_stores) == (0, 0, 0)
@@ -127,5 +194,5 @@ def test_compiles(name: str) -> None:
 
 @pytest.mark.compiler
 def test_the_other_release_of_the_compiler_takes_it(other_triton: str) -> None:
-    sources = [made(name).source for name in ("rows behind a norm", "groups of a gate")]
+    sources = [made(name).source for name in ("rows behind a norm", "groups behind a norm")]
     assert [found["stack_bytes"] for found in compiled_by(other_triton, sources)] == [0, 0]

@@ -67,7 +67,7 @@ def in_gluon(entry: Primitive, operands: list[Array], *, f32: bool) -> Array:
 def test_every_entry_is_complete(entry: Primitive) -> None:
     assert set(entry.mix) <= set(INSTRUCTION_KINDS)
     assert bool(InstructionMix(entry.mix)) == (entry.name not in FREE)
-    placed = entry.family in (Family.INDEX, Family.INSIDE)
+    placed = entry.family in (Family.INDEX, Family.INSIDE, Family.GROUPED)
     assert bool(entry.torch) == (not placed)
     assert bool(entry.numpy) == (not placed and entry.family is not Family.ROUNDING)
     assert bool(entry.symbol or entry.gluon) == bool(entry.numpy)

@@ -23,6 +23,9 @@ ROUNDINGS = {"round_f16": "f16", "round_bf16": "bf16"}
 LARGER = "larger"
 """The function that gives the larger of two numbers, or what is not a number."""
 
+LARGEST_OF_GROUPS = "largest_of_groups"
+"""The function that gives each element of a row the largest of its group."""
+
 FIRST_OF = "first_of"
 """The function that gives every thread the first of some numbers in shared memory."""
 
@@ -44,6 +47,7 @@ def called(names: Set[str]) -> dict[str, Any]:
         "uses_language": bool(names & {"tl", "erf_by_ratio"}),
         "uses_larger": LARGER in names,
         "uses_first_of": FIRST_OF in names,
+        "uses_groups": LARGEST_OF_GROUPS in names,
         "uses_lane_sums": "lane_sums" in names,
         "uses_by_lanes": "by_lanes" in names,
     }

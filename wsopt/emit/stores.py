@@ -11,7 +11,7 @@ from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import GLUON, coordinates, tile_store
 from wsopt.graph.types import DType
 from wsopt.program.types import row_role
-from wsopt.tensors.views import Output
+from wsopt.tensors.views import OUTER, Output, Role
 
 
 def _rounded(operand: Operand, dtype: DType) -> str:
@@ -38,9 +38,23 @@ def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> I
         yield tma_store(staged.box.descriptor, place, staged.buffer)
 
 
+def _group_store(argument: ByAddress[Output], value: str) -> str:
+    """The store of a value of each group of a row, which every element of the group has: the first of them has it
+    stored.
+    """
+    each = argument.of.view.column_each
+    at = {Role.ROW: "gl.expand_dims(rows, 1)", Role.COLUMN: f"gl.expand_dims(columns // {each}, 0)"}
+    outer = {role: str(role) for role in OUTER}
+    first = f"gl.expand_dims((columns % {each} == 0) & (columns < ROW_LENGTH), 0)"
+    inside = f"(gl.expand_dims(rows, 1) < row_extent) & {first}"
+    return f"gl.store({argument.at({**outer, **at})}, {value}, mask={inside})"
+
+
 def row_store(plan: KernelPlan, argument: ByAddress[Output], operand: Operand) -> str:
     """An output of one value a row, which the first subtile of a row's first tile stores by address."""
     value = _rounded(operand, argument.of.view.dtype)
+    if argument.of.view.column_each > 1:
+        return _group_store(argument, value)
     address = argument.at(plan.place("rows", "columns"))
     store = f"gl.store({address}, {value}, mask=rows < row_extent)"
     if plan.columns:

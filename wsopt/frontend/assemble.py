@@ -76,6 +76,9 @@ def _shape(draft: Draft, raw: RawView, layout: Layout) -> tuple[Extent, ...]:
             return draft.axes.shapes[raw.tensor][dim]
         atoms = raw.atoms(dim)
         named = next((place for place, other in known if other == atoms), None)
+        each = next((one.each for one in raw.dims if one.origin == (dim,)), 1)
+        if each > 1:
+            return (Share(*named, each),) if named else draft.axes.shapes[raw.tensor][dim]
         if draft.axes.shapes[raw.tensor][dim] == 1 and not (named and dim in seen):
             return 1
         return named or tuple(_beside_slice(inputs, atom) or _share(draft, atom, known) for atom in atoms)

@@ -106,6 +106,7 @@ class Axes:
     slices: dict[Dim, tuple[Dim, int]] = field(default_factory=dict)
     joints: dict[Dim, tuple[tuple[Dim, int], ...]] = field(default_factory=dict)
     grouped: dict[str, str] = field(default_factory=dict)
+    in_rows: dict[Dim, tuple[Dim, int]] = field(default_factory=dict)
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""
@@ -126,8 +127,9 @@ class Axes:
         )
 
     def atoms(self, use: str, dim: int) -> tuple[Dim, ...]:
-        """The atoms of a dimension, outer ones first."""
-        return self.leaves((use, dim % len(self.shapes[use])))
+        """The atoms of a dimension, outer ones first; of one that counts groups of an axis that axis's."""
+        own = use, dim % len(self.shapes[use])
+        return self.leaves(self.in_rows[own][0] if own in self.in_rows else own)
 
     def reduced(self, node: Node) -> tuple[str, int]:
         """The operand of a node that reduces, and the dimension that it reduces."""
@@ -182,6 +184,10 @@ class Axes:
                     self.extents[atom],
                     math.prod(self.extents[inner] for inner in atoms[place + 1 :]),
                 )
+                if (end, dim) in self.in_rows:
+                    each = self.in_rows[end, dim][1]
+                    dims.append(RawDim(atom, self.shapes[end][dim], stride, (dim,), (0, 1), each=each))
+                    continue
                 if found := self.part_of(atom, piece):
                     taken[atom] = found
                 if atom in taken:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, regroup
-from wsopt.frontend.kinds import QUANTIZING
+from wsopt.frontend.kinds import QUANTIZING, reduces_rows
 from wsopt.graph.scales import unit_of
 from wsopt.graph.types import Node
 
@@ -42,6 +42,10 @@ def cut(axes: Axes, node: Node) -> None:
         )
     wide = axes.use(node, 0) if node.op in QUANTIZING else node.name
     shape = axes.shapes[wide]
+    if in_rows(axes, node):
+        if node.op == "quantize_scale":
+            axes.in_rows[node.name, len(shape) - 1] = (wide, len(shape) - 1), unit[0]
+        return
     first = len(shape) - len(unit)
     wholes, parts = list[Dim](), list[int]()
     for dim, own in enumerate(unit, start=first):
@@ -65,6 +69,25 @@ def cut(axes: Axes, node: Node) -> None:
         for dim, whole in enumerate(wholes, start=-len(unit)):
             if axes.shapes[use] and axes.shapes[use][dim] > 1:
                 _lie_along(axes, node, whole, (use, len(axes.shapes[use]) + dim))
+
+
+def in_rows(axes: Axes, node: Node) -> bool:
+    """Whether a node quantizes groups of rows that another one reduces whole: then rows are not cut to groups.
+
+    Raises LoweringError for scales that something else reads: their axis has no element for each of a row's.
+    """
+    own = node.attr("group", int) if node.op in QUANTIZING else 0
+    shape = axes.shapes[axes.use(node, 0)]
+    others = (one for one in axes.graph.nodes if reduces_rows(one))
+    alike = all(one.op in QUANTIZING and one.attr("group") == own for one in others)
+    if own in (0, 1, shape[-1]) or alike:
+        return False
+    if node.op == "quantize_scale" and axes.graph.consumers(node.name):
+        raise LoweringError(
+            f"node {node.name}: scales of groups of rows that are reduced whole are stored, and not computed with: "
+            f"{remedies.computed_before([node.name])}"
+        )
+    return True
 
 
 def _lie_along(axes: Axes, node: Node, whole: Dim, scales: Dim) -> None:

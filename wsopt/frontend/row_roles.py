@@ -80,7 +80,8 @@ def _is_held(axes: Axes) -> bool:
     columns = pow2(axes.extents[column])
     inputs = {axes.paths[use][-1]: axes.raw_view(use) for use in axes.paths}
     outputs = {name: axes.raw_view(name) for name in axes.graph.outputs}
-    stored = [v for v in outputs.values() if {column, row} <= {dim.axis for dim in v.dims}]
+    tiles = (v for v in outputs.values() if all(dim.each == 1 for dim in v.dims))
+    stored = [v for v in tiles if {column, row} <= {dim.axis for dim in v.dims}]
     chosen = {axes.paths[f"{node.name}:0"][-1] for node in axes.graph.nodes if node.op == "gather"}
     read = (v for v in inputs.values() if {column, row} <= {dim.axis for dim in v.dims} or v.tensor in chosen)
     full = [*stored, *read]

@@ -16,6 +16,7 @@ from wsopt.frontend import remedies
 from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
 from wsopt.frontend.axes import Axes, Dim, RawView
 from wsopt.frontend.expand import OUTPUTS, SOURCES, narrow_nodes, pointwise
+from wsopt.frontend.groups import in_rows
 from wsopt.frontend.kinds import NORMS, QUANTIZING, VIEWS, Kind, input_path, is_copied, is_pointwise
 from wsopt.frontend.values import Draft, Pool, Rule, Term
 from wsopt.graph.lengths import compared_extents
@@ -308,11 +309,24 @@ def _quantized(reader: _Reader, node: Node) -> Term:
         raise LoweringError(
             f"node {node.name}: quantizing to {dtype.value} is not lowered; to {DType.F8E4M3.value} it is"
         )
-    quotient = make("div", make("reduce_largest", make("abs", x)), LARGEST[dtype])
+    inside = in_rows(reader.axes, node)
+    if inside and reader.axes.kind is not Kind.ROWS:
+        raise LoweringError(
+            f"node {node.name}: groups of rows that no SM holds, or of a product's, are not quantized where "
+            f"something else reduces the rows; {remedies.computed_before([node.tensors[0]])}"
+        )
+    magnitude = make("abs", x)
+    if inside:
+        largest = make("largest_of_group", magnitude, node.attr("group", int))
+    else:
+        largest = make("reduce_largest", magnitude)
+    quotient = make("div", largest, LARGEST[dtype])
     scale = make("where", make("equal", quotient, 0.0), 1.0, quotient)
     if node.op == "quantize_scale":
         return scale
-    return reader.pool.make(f"round_{dtype.value}", (make("div", x, scale),), dtype, node.name)
+    # of a group's elements the compiler divides once
+    scaled = make("mul", x, make("div", 1.0, scale)) if inside else make("div", x, scale)
+    return reader.pool.make(f"round_{dtype.value}", (scaled,), dtype, node.name)
 
 
 def _visit(reader: _Reader, node: Node) -> Term:

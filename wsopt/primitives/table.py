@@ -182,6 +182,7 @@ _ENTRIES: tuple[Primitive, ...] = (
     _place("extent_stream", Family.INDEX),
     _place("inside_stream", Family.INSIDE, iadd=1, compare=1),
     _place("inside_column", Family.INSIDE, compare=1),
+    _place("largest_of_group", Family.GROUPED, max=1.5, logic=0.5),
 )
 
 PRIMITIVES = Table("primitive", *_ENTRIES)

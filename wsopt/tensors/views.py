@@ -216,8 +216,10 @@ class Output:
 
     @property
     def is_tile(self) -> bool:
-        """Whether it has rows and columns, which TMA stores; else it is a value a row, stored by address."""
-        return Role.COLUMN in self.view.roles
+        """Whether it has rows and columns, which TMA stores; else it is a value of a row, or of each group of one,
+        which is stored by address.
+        """
+        return Role.COLUMN in self.view.roles and self.view.column_each == 1
 
 
 Scalar = int | float
