@@ -160,6 +160,15 @@ def test_a_group_has_one_division() -> None:
     assert source.count(" / q_") == 1
 
 
+def _norm_of_288(g: GraphBuilder) -> Symbol:
+    return g.rms_norm(g.input("u", (40, 288), "bf16"), g.input("v", (288,), "bf16"))
+
+
+def _of_a_product(g: GraphBuilder) -> Symbol:
+    product = g.matmul(g.input("u", (40, 512), "bf16"), g.input("v", (512, 256), "bf16"))
+    return g.quantize(product, "f8e4m3", 128, name="q")
+
+
 REFUSED = {
     "scales that are computed with": (
         lambda g, y: g.mul(g.quantize_scale(y, "f8e4m3", 128, name="s"), 2.0),
@@ -168,6 +177,14 @@ REFUSED = {
     "whole numbers": (
         lambda g, y: g.quantize(y, "i8", 512, name="q"),
         "node q: quantizing to i8 is not lowered; to f8e4m3 it is",
+    ),
+    "groups of another size": (
+        lambda g, y: g.quantize(_norm_of_288(g), "f8e4m3", 96, name="q"),
+        "groups of 96 elements of rows that are reduced whole are not lowered",
+    ),
+    "groups of a product": (
+        lambda g, y: _of_a_product(g),
+        "node q: groups of 128 elements are not quantized beside a product, whole rows are",
     ),
     "blocks": (
         lambda g, y: g.quantize(y, "f8e4m3", block=(8, 128), name="q"),

@@ -187,7 +187,8 @@ class _Assembly:
             return Contraction(name, left, right, False, K_BLOCK)
         operand, factored = self.live[str(value.args[0])], self.draft.axes.kind is Kind.FACTORED
         if operand.primitive != "source":
-            return Contraction(name, str(args[0]), right, False, FULL, *map(str, args[1:]))
+            rescale = str(args[1]) if len(args) > 1 else None
+            return Contraction(name, str(args[0]), right, False, FULL, rescale)
         factors = tuple(map(str, args[2:])) if factored else ()
         accumulate = producer(self.draft.axes.graph, name).attr("accumulate", str)
         promote = accumulate == "promoted" or (right.dtype in F8 and accumulate != "fast") or bool(factors)

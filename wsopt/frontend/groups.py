@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, regroup
-from wsopt.frontend.kinds import QUANTIZING, reduces_rows
-from wsopt.graph.scales import unit_of
+from wsopt.frontend.kinds import QUANTIZING, is_matmul, reduces_rows
+from wsopt.graph.scales import Unit, unit_of
 from wsopt.graph.types import Node
 
 SCALED = ("dequantize", *QUANTIZING)
@@ -33,42 +33,64 @@ def related(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, 
 
 
 def cut(axes: Axes, node: Node) -> None:
-    """Cut the last axes of elements into groups or blocks, along which scales and zeros lie, and what is in one."""
+    """Cut the last axes of elements into groups or blocks, along which scales and zeros lie, and what is in one.
+
+    Raises LoweringError for groups that are parts of other ones, and for scales of blocks that are computed.
+    """
     unit = unit_of(dict(node.attrs))
     if node.op in QUANTIZING and len(unit) > 1:
         raise LoweringError(
             f"node {node.name}: scales of blocks are not computed in a kernel; those of groups are: give it a group, "
             f"or {remedies.computed_before([node.name])}"
         )
-    wide = axes.use(node, 0) if node.op in QUANTIZING else node.name
-    shape = axes.shapes[wide]
-    if in_rows(axes, node):
-        if node.op == "quantize_scale":
-            axes.in_rows[node.name, len(shape) - 1] = (wide, len(shape) - 1), unit[0]
-        return
-    first = len(shape) - len(unit)
-    wholes, parts = list[Dim](), list[int]()
-    for dim, own in enumerate(unit, start=first):
-        parts += [shape[dim]] if own in (1, shape[dim]) else [shape[dim] // own, own]
-    seen, place = f"{node.name}/groups", first
-    if len(parts) > len(unit):
-        axes.shapes[seen] = (*shape[:first], *parts)
-        axes.extents.update({(seen, dim): extent for dim, extent in enumerate(axes.shapes[seen])})
-        for dim in range(first):
-            axes.same.union((wide, dim), (seen, dim))
-        regroup(axes, node.name, wide, seen)
-    for dim, own in enumerate(unit, start=first):
-        apart = own not in (1, shape[dim])
-        wholes.append((seen, place) if len(parts) > len(unit) else (wide, dim))
-        place += 1 + apart
-    if node.op in QUANTIZING and len(parts) > len(unit):
+    elements = axes.use(node, 0) if node.op in QUANTIZING else node.name
+    if (
+        node.op in QUANTIZING
+        and unit[0] != axes.shapes[elements][-1]
+        and any(map(is_matmul, axes.graph.nodes))
+    ):
+        raise LoweringError(
+            f"node {node.name}: groups of {unit[0]} elements are not quantized beside a product, whole rows are; "
+            f"{remedies.computed_before([node.tensors[0]])}"
+        )
+    last = len(axes.shapes[elements]) - 1
+    if not in_rows(axes, node):
+        wholes = _units(axes, node, elements, unit)
+        for use in _scales(axes, node):
+            for dim, whole in enumerate(wholes, start=-len(unit)):
+                if axes.shapes[use] and axes.shapes[use][dim] > 1:
+                    _lie_along(axes, node, whole, (use, len(axes.shapes[use]) + dim))
+    elif node.op == "quantize_scale":
+        axes.in_rows[node.name, last] = (elements, last), unit[0]
+
+
+def _units(axes: Axes, node: Node, elements: str, unit: Unit) -> list[Dim]:
+    """The axes that count groups or blocks along the last axes of a tensor, which are cut where one has several."""
+    shape = axes.shapes[elements]
+    first, seen = len(shape) - len(unit), f"{node.name}/groups"
+    several = [own not in (1, extent) for own, extent in zip(unit, shape[first:], strict=True)]
+    if not any(several):
+        return [(elements, dim) for dim in range(first, len(shape))]
+    parts, wholes = list[int](), list[Dim]()
+    for own, extent, apart in zip(unit, shape[first:], several, strict=True):
+        wholes.append((seen, first + len(parts)))
+        parts += [extent // own, own] if apart else [extent]
+    axes.shapes[seen] = (*shape[:first], *parts)
+    axes.extents.update({(seen, dim): extent for dim, extent in enumerate(axes.shapes[seen])})
+    for dim in range(first):
+        axes.same.union((elements, dim), (seen, dim))
+    regroup(axes, node.name, elements, seen)
+    if node.op in QUANTIZING:
         axes.grouped[node.name] = seen
-    own = range(1, len(node.inputs)) if node.op == "dequantize" else ()
-    scales = [axes.use(node, operand) for operand in own if isinstance(node.inputs[operand], str)]
-    for use in [*scales, *([node.name] if node.op == "quantize_scale" else [])]:
-        for dim, whole in enumerate(wholes, start=-len(unit)):
-            if axes.shapes[use] and axes.shapes[use][dim] > 1:
-                _lie_along(axes, node, whole, (use, len(axes.shapes[use]) + dim))
+    return wholes
+
+
+def _scales(axes: Axes, node: Node) -> list[str]:
+    """The tensors of a node that have an element for each group or block: inputs, or its result."""
+    if node.op in QUANTIZING:
+        return [node.name] if node.op == "quantize_scale" else []
+    operands = range(1, len(node.inputs))
+    return [axes.use(node, operand) for operand in operands if isinstance(node.inputs[operand], str)]
 
 
 def in_rows(axes: Axes, node: Node) -> bool:
@@ -82,6 +104,11 @@ def in_rows(axes: Axes, node: Node) -> bool:
     alike = all(one.op in QUANTIZING and one.attr("group") == own for one in others)
     if own in (0, 1, shape[-1]) or alike:
         return False
+    if own & (own - 1):
+        raise LoweringError(
+            f"node {node.name}: groups of {own} elements of rows that are reduced whole are not lowered; those of a "
+            f"power of two are, or {remedies.computed_before([node.tensors[0]])}"
+        )
     if node.op == "quantize_scale" and axes.graph.consumers(node.name):
         raise LoweringError(
             f"node {node.name}: scales of groups of rows that are reduced whole are stored, and not computed with: "
