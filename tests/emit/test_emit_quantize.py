@@ -51,6 +51,14 @@ def _normed_groups(g: GraphBuilder) -> tuple[Symbol, ...]:
     return g.quantize(y, "f8e4m3", 128, name="q"), g.quantize_scale(y, "f8e4m3", 128, name="s")
 
 
+def _turned(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """The same with scales that lie as a product takes those of its rows."""
+    x, weight = g.input("x", (10, 384), "bf16"), g.input("w", (384,), "bf16", constant=True)
+    y = g.rms_norm(x, weight)
+    scale = g.quantize_scale(y, "f8e4m3", 128)
+    return g.quantize(y, "f8e4m3", 128, name="q"), g.transpose(scale, perm=(1, 0), name="s")
+
+
 def _with_a_sum(g: GraphBuilder) -> tuple[Symbol, ...]:
     """Groups beside a sum of the whole row: the numbers that are quantized are those that come."""
     x = g.input("x", (10, 512), "f32")
@@ -77,6 +85,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "groups of a gate": (_gated, rows(8, 128)),
     "groups": (_plain, rows(8, 128)),
     "groups behind a norm": (_normed_groups, rows(4, 512)),
+    "scales turned": (_turned, rows(4, 512)),
     "groups of whole rows": (_with_a_sum, rows(4, 512)),
     "rows of a product": (_product, PRODUCT),
 }

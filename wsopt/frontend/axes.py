@@ -129,7 +129,14 @@ class Axes:
     def atoms(self, use: str, dim: int) -> tuple[Dim, ...]:
         """The atoms of a dimension, outer ones first; of one that counts groups of an axis that axis's."""
         own = use, dim % len(self.shapes[use])
-        return self.leaves(self.in_rows[own][0] if own in self.in_rows else own)
+        counted = self.counted(own)
+        return self.leaves(counted[0] if counted else own)
+
+    def counted(self, own: Dim) -> tuple[Dim, int] | None:
+        """The axis of which a dimension counts groups, and a group's length; None if it counts none."""
+        if not self.in_rows:
+            return None
+        return next((found for dim, found in self.in_rows.items() if self.same[dim] == self.same[own]), None)
 
     def reduced(self, node: Node) -> tuple[str, int]:
         """The operand of a node that reduces, and the dimension that it reduces."""
@@ -184,9 +191,8 @@ class Axes:
                     self.extents[atom],
                     math.prod(self.extents[inner] for inner in atoms[place + 1 :]),
                 )
-                if (end, dim) in self.in_rows:
-                    each = self.in_rows[end, dim][1]
-                    dims.append(RawDim(atom, self.shapes[end][dim], stride, (dim,), (0, 1), each=each))
+                if counted := self.counted((end, dim)):
+                    dims.append(RawDim(atom, self.shapes[end][dim], stride, (dim,), (0, 1), each=counted[1]))
                     continue
                 if found := self.part_of(atom, piece):
                     taken[atom] = found

@@ -109,12 +109,19 @@ def in_rows(axes: Axes, node: Node) -> bool:
             f"node {node.name}: groups of {own} elements of rows that are reduced whole are not lowered; those of a "
             f"power of two are, or {remedies.computed_before([node.tensors[0]])}"
         )
-    if node.op == "quantize_scale" and axes.graph.consumers(node.name):
+    if node.op == "quantize_scale" and not all(
+        _is_stored(axes, one) for one in axes.graph.consumers(node.name)
+    ):
         raise LoweringError(
             f"node {node.name}: scales of groups of rows that are reduced whole are stored, and not computed with: "
             f"{remedies.computed_before([node.name])}"
         )
     return True
+
+
+def _is_stored(axes: Axes, node: Node) -> bool:
+    """Whether a node is scales in another order that are stored, and nothing else."""
+    return node.op == "transpose" and not axes.graph.consumers(node.name)
 
 
 def _lie_along(axes: Axes, node: Node, whole: Dim, scales: Dim) -> None:
