@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.parse import load_graph
 from wsopt.graph.types import DType
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
@@ -129,3 +131,13 @@ def test_scales_whose_rows_tma_cannot_copy_are_refused(h200: Machine) -> None:
     g.output(g.cast(g.matmul(g.cast(x, "bf16"), g.cast(right, "bf16"), transpose_b=True), "bf16", name="y"))
     with pytest.raises(LoweringError, match="has a stride of 8 bytes; TMA needs"):
         next(structures(find_region(g.build()), h200))
+
+
+GRAPHS = sorted((Path(__file__).parents[2] / "docs" / "f8" / "graphs").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.stem)
+def test_graphs_to_be_measured_are_one_kernel(path: Path, h200: Machine) -> None:
+    found = find_region(load_graph(path))
+    assert next(structures(found, h200), None) is not None
+    assert bool(found.factor_sources) == path.stem.startswith("blocks")
