@@ -43,6 +43,12 @@ def batched(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(a, b, transpose_b=True), "bf16", name="y")
 
 
+def constant(g: GraphBuilder) -> Symbol:
+    """Constant weights whose rows are 300 columns, 600 bytes: padded before the first launch."""
+    x, w = g.input("x", (100, 64), "bf16"), g.input("w", (64, 300), "bf16", constant=True)
+    return g.cast(g.matmul(x, w), "bf16", name="y")
+
+
 def deep(g: GraphBuilder) -> Symbol:
     return g.cast(_product(g, 64, 50, 1024), "bf16", name="y")
 
@@ -60,6 +66,7 @@ CUTS: dict[str, tuple[Body, Structure]] = {
     "one of each": (both, structure(2, subtiles=2)),
     "operands swapped": (both, structure(1, swap=True)),
     "batches": (batched, structure(1)),
+    "constant weights": (constant, structure(2)),
     "split sums": (deep, structure(1, splits=2)),
 }
 
@@ -81,6 +88,22 @@ def test_a_store_beyond_the_end_is_found(gone: str) -> None:
     made = build(graph_of(both), structure(2, subtiles=2), 96)
     assert gone in made.source
     assert case(made.graph).fault(made.source.replace(gone, ""), 1) is not None
+
+
+def test_weights_that_are_not_padded_are_refused_by_the_launch() -> None:
+    made = build(graph_of(constant), structure(2), 96)
+    assert '"w": "padded"' in made.source
+    dense = made.source.replace('"w": "padded"', '"other": "padded"')
+    assert "strides have to be multiples of 16 bytes" in (case(made.graph).fault(dense, 1) or "")
+
+
+def test_an_input_that_changes_is_not_padded() -> None:
+    g = GraphBuilder("changes")
+    g.output(g.matmul(g.input("x", (100, 64), "bf16"), g.input("w", (64, 300), "bf16"), name="y"))
+    with pytest.raises(
+        LoweringError, match=r"tensor w: .* has a stride of 600 bytes; .* a matrix that is \"constant\""
+    ):
+        next(structures(find_region(g.build()), load_machine("h200")))
 
 
 @pytest.mark.compiler
