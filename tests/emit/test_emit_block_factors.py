@@ -70,7 +70,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "two K-blocks an iteration": (_scaled(), replace(DEEP, copies=2, consumers=1)),
     "narrow tiles": (_scaled(), replace(DEEP, columns=64, consumers=1)),
     "one block of columns": (_scaled(n=128), DEEP),
-    "long blocks": (_scaled(256, (64, 256), k=1024), replace(DEEP, columns=64)),
+    "long blocks": (_scaled(256, (64, 256)), replace(DEEP, columns=64)),
     "groups of two sizes": (_scaled(64), replace(DEEP, depth=64, consumers=1)),
     "tiles in turns": (_scaled(), replace(DEEP, sharing=Sharing.PING_PONG)),
     "split sums": (_scaled(k=2048), replace(DEEP, splits=2)),
