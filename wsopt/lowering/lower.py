@@ -86,7 +86,8 @@ def _epilogue(region: Region, loop: Cut) -> Epilogue:
         if in_loop or region.running
         else element_mix(region.statements, FULL)
         + InstructionMix({"convert": 0.5 * len(region.full_sources)}),
-        late=region.chained and any(source.spans != FULL for source in region.sources),
+        late=region.chained
+        and any(source.spans != FULL and source.name not in region.choosing for source in region.sources),
         sum_bytes=sum(value.nbytes for value in sums),
     )
 

@@ -185,8 +185,14 @@ def _corrections(region: Region, machine: Machine) -> tuple[int, ...]:
 
 def _aligned(region: Region, rows: int, depth: int) -> bool:
     """Whether every slot of a streamed vector, and of a tile of scales, begins where TMA may write, and a K-block has
-    whole groups, or a group whole K-blocks; of what is packed it has whole fragments.
+    whole groups, or a group whole K-blocks; of what is packed it has whole fragments. With pages it is the same, and
+    one of several pages has each one's elements as rows.
     """
+    for view in (view for view in region.streams if view.page):
+        if max(depth, view.page) % min(depth, view.page):
+            return False
+        if depth > view.page and view.roles[-1] is Role.STREAM:
+            return False
     for view, spans in ((source.view, source.spans) for source in region.streamed_sources):
         if spans != K_BLOCK and depth * view.dtype.bits // 8 % _SLOT_BYTES:
             return False

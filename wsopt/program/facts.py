@@ -311,6 +311,8 @@ class Member:
         bits, view = self.view.dtype.bits, self.view
         pitch = view.strides[-2] if rows else columns
         apart = 0 if view.chosen is None else math.prod(rows) if view.rows_chosen else 1
+        if view.page:
+            apart = max(1, self.extent(Role.STREAM) // view.page)
         return Copy(math.prod(rows), columns * bits // 8, pitch * bits // 8, apart=apart)
 
     def extent(self, role: Role) -> int:
