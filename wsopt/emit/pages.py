@@ -1,13 +1,14 @@
 """Lines of a loading warp for tensors that lie in pages: places out of a table, and the copies of boxes from there.
 
-A K-block has several pages, or is a part of one. A place needs no check: TMA fills with zeros what lies outside of the
-tensor, before its first page and behind its last one. Behind the end of the table nothing is loaded, and the place is
--1.
+A K-block has several pages, or is a part of one. Its places are loaded while the K-block before it is copied, so that
+no copy waits for them; of a table with more places a K-block than are kept, some in front of their copies. A place
+needs no check: TMA fills with zeros what lies outside of the tensor, before its first page and behind its last one.
+Behind the end of the table nothing is loaded, and the place is -1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wsopt.emit.instructions import tma_load
 from wsopt.emit.plan import KernelPlan
@@ -20,35 +21,48 @@ _OUTSIDE = -1
 """A place outside of every tensor."""
 
 
-def ahead(plan: KernelPlan, rings: Iterable[Ring]) -> list[str]:
-    """The loads of a K-block's places for all copies of a loading warp, in front of its waits: they are on their way
-    while slots fall free. None of tables with more places than are kept at a time.
-    """
-    found = {box.view.chosen: None for ring in rings for box in ring.boxes if _by_page(box)}
-    tables = (one for one in found if one is not None and _places(plan, one) <= PLACES_AT_A_TIME)
-    return [line for one in tables for line in _loads(plan, one, range(_places(plan, one)))]
+def first_places(plan: KernelPlan, rings: Iterable[Ring]) -> list[str]:
+    """The loads of the places of a tile's first K-block, which is `begin`."""
+    return [line for one in _kept(plan, rings) for line in _loads(plan, one, _numbers(plan, one), "begin")]
 
 
-def copies(plan: KernelPlan, boxes: tuple[Box, ...], place: Mapping[Role, str], barrier: str, slot: str) -> Iterator[str]:
-    """The copies of one tensor's boxes into a slot, page by page; `slot` follows each box's name in the text of its
-    buffer. Where the table has more places than are kept, some are loaded ahead of their copies.
-    """
+def next_places(plan: KernelPlan, rings: Iterable[Ring]) -> tuple[list[str], list[str]]:
+    """The loads of the next K-block's places, in front of a K-block's copies, and what hands them on behind these."""
+    found = [one for one in _kept(plan, rings) if one.elements]
+    loads = [
+        line for one in found for line in _loads(plan, one, _numbers(plan, one), "k_block + 1", following=True)
+    ]
+    names = [[_name(plan, one, n, following=f) for f in (False, True)] for one in found for n in _numbers(plan, one)]
+    return loads, [f"{now} = {following}" for now, following in names]
+
+
+def copies(
+    plan: KernelPlan, boxes: Sequence[Box], place: Mapping[Role, str], barrier: str, slot: str
+) -> Iterator[str]:
+    """The copies of one tensor's boxes, page by page, into the slot of this number."""
     chosen = boxes[0].view.chosen
     assert chosen is not None, "the tensor lies in pages"
-    count = _places(plan, chosen)
-    for first in range(0, count, PLACES_AT_A_TIME):
-        pages = range(first, min(first + PLACES_AT_A_TIME, count))
-        if count > PLACES_AT_A_TIME:
-            yield from _loads(plan, chosen, pages)
-        for page in pages:
-            own = {**place, Role.PAGE: _name(plan, chosen, page), Role.STREAM: _first(plan, chosen)}
-            for box in boxes:
-                part = f".slice({page * chosen.elements}, {chosen.elements}, dim={_stream(box)})" if count > 1 else ""
-                yield tma_load(box.descriptor, coordinates(box, own), barrier, f"{box.name}_ring.index({slot}){part}")
+    numbers, own = _numbers(plan, chosen), {**place, Role.STREAM: _first(plan, chosen)}
+    for number in numbers:
+        if not _is_kept(plan, chosen) and number % PLACES_AT_A_TIME == 0:
+            yield from _loads(plan, chosen, numbers[number : number + PLACES_AT_A_TIME], "k_block")
+        for box in boxes:
+            at = coordinates(box, {**own, Role.PAGE: _name(plan, chosen, number)})
+            part = f".slice({number * chosen.elements}, {chosen.elements}, dim={_stream(box)})"
+            buffer = f"{box.name}_ring.index({slot}){part if len(numbers) > 1 else ''}"
+            yield tma_load(box.descriptor, at, barrier, buffer)
 
 
-def _by_page(box: Box) -> bool:
-    return box.view.chosen is not None and box.view.chosen.role is Role.PAGE
+def _kept(plan: KernelPlan, rings: Iterable[Ring]) -> list[Chosen]:
+    """What chooses places of a loading warp's copies that are loaded a K-block before."""
+    views = (box.view for ring in rings for box in ring.boxes if Role.PAGE in box.view.roles)
+    found = dict.fromkeys(view.chosen for view in views if view.chosen is not None)
+    return [one for one in found if _is_kept(plan, one)]
+
+
+def _is_kept(plan: KernelPlan, chosen: Chosen) -> bool:
+    """Whether a K-block's places are few enough to be kept from one K-block to the next."""
+    return len(_numbers(plan, chosen)) <= PLACES_AT_A_TIME
 
 
 def _stream(box: Box) -> int:
@@ -56,15 +70,15 @@ def _stream(box: Box) -> int:
     return box.view.roles.index(Role.STREAM)
 
 
-def _places(plan: KernelPlan, chosen: Chosen) -> int:
-    """Places that a K-block is copied from."""
-    return max(1, plan.s.depth // chosen.elements) if chosen.elements else 1
+def _numbers(plan: KernelPlan, chosen: Chosen) -> range:
+    """The numbers of the places that a K-block is copied from."""
+    return range(max(1, plan.s.depth // chosen.elements) if chosen.elements else 1)
 
 
-def _name(plan: KernelPlan, chosen: Chosen, page: int) -> str:
-    """The variable of one of a K-block's places."""
-    name = plan.chosen[chosen.source]
-    return f"{name}_{page}" if _places(plan, chosen) > 1 else name
+def _name(plan: KernelPlan, chosen: Chosen, number: int, *, following: bool = False) -> str:
+    """The variable of one of a K-block's places, or of the `following` one's."""
+    ending = f"_{number}" if len(_numbers(plan, chosen)) > 1 else ""
+    return f"{'next_' if following else ''}{plan.chosen[chosen.source]}{ending}"
 
 
 def _first(plan: KernelPlan, chosen: Chosen) -> str:
@@ -75,14 +89,16 @@ def _first(plan: KernelPlan, chosen: Chosen) -> str:
     return "0" if page else "k_block * TILE_DEPTH"
 
 
-def _loads(plan: KernelPlan, chosen: Chosen, pages: Iterable[int]) -> Iterator[str]:
-    """The loads of some of a K-block's places."""
+def _loads(
+    plan: KernelPlan, chosen: Chosen, numbers: Iterable[int], k_block: str, *, following: bool = False
+) -> Iterator[str]:
+    """The loads of some places of a K-block."""
     depth, page, table = plan.s.depth, chosen.elements, plan.vectors[chosen.source]
-    place, count = plan.place("0", "0"), _places(plan, chosen)
-    for number in pages:
-        first = f"k_block * {count}" if count > 1 else "k_block"
-        at = f"({first} + {number})" if number else f"k_block // {page // depth}" if page > depth else first
+    place, count = plan.place("0", "0"), len(_numbers(plan, chosen))
+    whole = k_block if k_block.isidentifier() else f"({k_block})"
+    for number in numbers:
+        first = f"{whole} * {count}" if count > 1 else whole
+        at = f"({first} + {number})" if number else f"{whole} // {page // depth}" if page > depth else first
         address = table.at({**place, Role.STREAM: at})
-        # A K-block ends behind the last page where that is not its own last one.
-        inside = f", mask={at} * {page} < stream_extent, other={_OUTSIDE}" if number else ""
-        yield f"{_name(plan, chosen, number)} = gl.load({address}{inside})"
+        inside = f", mask={at} * {page} < stream_extent, other={_OUTSIDE}" if page else ""
+        yield f"{_name(plan, chosen, number, following=following)} = gl.load({address}{inside})"

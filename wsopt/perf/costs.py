@@ -132,7 +132,11 @@ def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> C
 
 
 def place_cycles(copy: Copy, machine: Machine) -> int:
-    """Cycles in which the places of pieces that are copied apart come from L2, some at a time."""
+    """Cycles in which the places of pieces that are copied apart come from L2, some at a time; of those that are
+    loaded a K-block ahead none, for they come while a slot is waited for.
+    """
+    if copy.ahead:
+        return 0
     return math.ceil(-(-copy.apart // PLACES_AT_A_TIME) * machine.first_bytes(machine.latency.tma_load_l2))
 
 
