@@ -36,6 +36,7 @@ def called(names: Set[str]) -> dict[str, Any]:
         "roundings": [one for one in ROUNDINGS.items() if one[0] in names],
         "erf": error_function_of(names),
         "uses_language": bool(names & {"tl", "erf_by_ratio"}),
+        "uses_place_of": "place_of" in names,
         "uses_lane_sums": "lane_sums" in names,
         "uses_by_lanes": "by_lanes" in names,
     }

@@ -49,15 +49,15 @@ def loader(plan: KernelPlan, index: int) -> Function:
     held = _stationary_loads(plan) if stationary else []
     first = _range_and_held(plan, held) if plan.ranged else []
     filled = _filled(plan, index)
-    places = pages.first_places(plan, plan.loaders[index])
-    fills = _tile_fills(plan, k_block, "filled" if filled else "", places)
+    fills = _tile_fills(plan, k_block, "filled" if filled else "")
     counts = stationary or plan.inputs_by_loader
     begin, end = (["visit = 0"], ["visit += 1"]) if counts else ([], [])
     begin = [*first_step(numbered), *first_slots(counters), *begin, *_first_fills(plan, index), "gdc_wait()"]
     begin += _other_fills(plan, index)
     body = write([*first, *filled, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
-    return function(plan, role, parameters, begin, body, after, index=index)
+    called = {pages.PLACE_OF} if pages.apart(plan) else set[str]()
+    return function(plan, role, parameters, begin, body, after, called=called, index=index)
 
 
 def _range_and_held(plan: KernelPlan, held: list[str]) -> list[str]:
@@ -68,17 +68,15 @@ def _range_and_held(plan: KernelPlan, held: list[str]) -> list[str]:
     return [*scalar_loads(plan), *held, found] if plan.scalars else [found, *held]
 
 
-def _tile_fills(plan: KernelPlan, fills: str, ahead: str, places: list[str]) -> str:
+def _tile_fills(plan: KernelPlan, fills: str, ahead: str) -> str:
     """The fills of a tile's K-blocks behind those filled `ahead`, and the copies of the epilogue's inputs if
-    they are the loader's: behind the last K-block, or before so many that they come in time. The `places` of the
-    first K-block come before them.
+    they are the loader's: behind the last K-block, or before so many that they come in time.
     """
     parts = plan.program.long_rows
     if plan.loops_over_tiles:
         return each_part(fills, "READS * ROW_PARTS" if plan.outputs else "ROW_PARTS") if parts else fills
     if plan.ranged:
-        loop = _for_shared(fills) if plan.s.shares else _for_each("begin, end", fills)
-        return write([*places, loop])
+        return _for_shared(fills) if plan.s.shares else _for_each("begin, end", fills)
     if plan.split:
         return _for_each(f"first{ahead and ' + '}{ahead}, last", fills)
     comma = ahead and f"{ahead}, "
@@ -232,14 +230,13 @@ def _fills(plan: KernelPlan, index: int) -> list[str]:
     All of a slot's copies arrive at one barrier, so their order within it is the emitter's. Tensor by tensor is
     faster than a schedule's order between them (`docs/calibration/h200_copy_order.json`).
     """
-    ahead, on = pages.next_places(plan, plan.loaders[index])
-    found = ahead
+    found = pages.places(plan, plan.loaders[index])
     for ring in plan.loaders[index]:
         found += records.loader_stamp(plan, Event(ring.name, Point.REACHED), index)
         found += [ring.wait_empty(), expect(ring.full(), ring.nbytes)]
         for member, _ in ring.members:
             found += _copies(plan, ring, member, index)
-    return [*found, *on]
+    return found
 
 
 def _copies(plan: KernelPlan, ring: Ring, member: Member, index: int) -> list[str]:

@@ -18,8 +18,8 @@ from wsopt.tensors.views import OUTER, Role, View
 
 
 PLACES_AT_A_TIME = 8
-"""Places of pieces that are copied apart, which a loading warp loads before it starts their copies, or keeps for the
-next K-block's: it has few registers.
+"""Places of pieces that are copied apart, which a loading warp loads before it starts their copies: it has few
+registers.
 """
 
 
@@ -29,7 +29,8 @@ class Copy:
     copied, from device memory, to as many SMs at once as there are `tiles`; 0 for copies from L2. Pieces of rows take
     whole `lines` of L2. On the average `outside` of the rows lie beyond the tensor's end, and are filled with zeros.
     At places that are loaded first so many pieces are copied `apart`, each by an instruction of its own; 0 where one
-    copies the box. Places that are loaded a K-block `ahead` let no copy wait.
+    copies the box. Places that are loaded `ahead` of the wait for a slot let no copy wait; of
+    several each thread has one.
     """
 
     rows: int
@@ -314,7 +315,7 @@ class Member:
         apart = 0 if view.chosen is None else math.prod(rows) if view.rows_chosen else 1
         if view.page:
             apart = max(1, self.extent(Role.STREAM) // view.page)
-        ahead = Role.PAGE in view.roles and apart <= PLACES_AT_A_TIME
+        ahead = Role.PAGE in view.roles
         return Copy(math.prod(rows), columns * bits // 8, pitch * bits // 8, apart=apart, ahead=ahead)
 
     def extent(self, role: Role) -> int:
