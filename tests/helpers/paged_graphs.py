@@ -15,7 +15,7 @@ class Paged:
     """
 
     page: int = 16
-    places: int = 13
+    places: int = 7
     pages: int = 9
     batches: int = 3
     heads: int = 2

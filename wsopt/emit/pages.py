@@ -48,8 +48,14 @@ def copies(
         at = f"{PLACE_OF}({name}, {number})" if count > 1 else name
         own = {**place, Role.PAGE: at, Role.STREAM: _first(plan, chosen)}
         for box in boxes:
-            part = f".slice({number * chosen.elements}, {chosen.elements}, dim={_stream(box)})" if count > 1 else ""
-            yield tma_load(box.descriptor, coordinates(box, own), barrier, f"{box.name}_ring.index({slot}){part}")
+            part = (
+                f".slice({number * chosen.elements}, {chosen.elements}, dim={_stream(box)})"
+                if count > 1
+                else ""
+            )
+            yield tma_load(
+                box.descriptor, coordinates(box, own), barrier, f"{box.name}_ring.index({slot}){part}"
+            )
 
 
 def _choosing(rings: Iterable[Ring]) -> list[Chosen]:
