@@ -225,7 +225,7 @@ def _turned(g: GraphBuilder) -> Symbol:
 REFUSED = {
     "single keys": (
         _rows,
-        "node keys: places chooses single elements of the streamed axis, and whole pages are read",
+        "node keys: places chooses single elements of the streamed axis, and whole pages",
     ),
     "columns": (_heads, "node keys: places chooses along other axes than the streamed one and batches"),
     "computed": (_computed, "e, of which it reads elements at indices, is computed; compute e before"),
@@ -238,3 +238,11 @@ def test_refusals(name: str) -> None:
     body, told = REFUSED[name]
     with pytest.raises(LoweringError, match=told):
         find_region(graph_of(body))
+
+
+@pytest.mark.parametrize("page", [4, 12, 80])
+def test_pages_that_fit_no_k_block_are_told(page: int) -> None:
+    region = find_region(graph_of(replace(PAGED, page=page)))
+    told = f"k_cache: it lies in pages of {page} .* pages of a power of two from 8 on, or a multiple of 32"
+    with pytest.raises(LoweringError, match=told):
+        next(structures(region, h200()))

@@ -1,10 +1,10 @@
 """Lines of a loading warp for tensors that lie in pages: places out of a table, and the copies of boxes from there.
 
 A K-block has several pages, or is a part of one. Its places are loaded in front of the waits for its slots, once for
-all of its copies: they come while a slot is waited for. Of several each thread of the warp has one, for the warp has few
-registers, and all threads get it for its copy. A place needs no check: TMA fills with zeros what lies outside of the
-tensor, before its first page and behind its last one. Behind the end of the table nothing is loaded, and the place
-is -1.
+all of its copies: they come while a slot is waited for. Of several each thread of the warp has one, for the warp has
+few registers, and all threads get it for its copy. A place needs no check: TMA fills with zeros what lies outside of
+the tensor, before its first page and behind its last one. Behind the end of the table nothing is loaded, and the
+place is -1.
 """
 
 from __future__ import annotations

@@ -168,10 +168,7 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
     roles = {axis: role for axis, role in roles.items() if axis not in axes.batches or axis in left}
     if len(left) > 1:
         kept = dict(zip(raws, views, strict=True))
-        varied = [
-            dims + (kept[raw.chosen[1]] if raw.chosen else ())
-            for raw, dims in zip(raws.values(), views, strict=True)
-        ]
+        varied = [kept[use] + (kept[raw.chosen[1]] if raw.chosen else ()) for use, raw in raws.items()]
         roles[_group(left, varied, roles)] = Role.GROUP
     found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
     kept = dict(zip(raws, views, strict=True))

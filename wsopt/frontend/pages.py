@@ -1,4 +1,5 @@
-"""Tensors that lie in pages: the streamed axis of a product's operand is cut into boxes, and a table says where each is.
+"""Tensors that lie in pages: a product's operand is cut into boxes along the streamed axis, and a table says where
+each is.
 
 In a graph that is a `gather` of an input along its pages by a table of i32, behind it transposes and a reshape that
 makes one axis of the places in the table and the elements in a page. The operand is the input itself then: what
@@ -25,8 +26,8 @@ def check_pages(axes: Axes) -> None:
         within = tuple(axis for axis in found if axis in stream)
         if not operand & {*stream} or {axes.roles.get(axis) for axis in found} - {Role.BATCH, Role.STREAM}:
             raise LoweringError(
-                f"node {node.name}: {table} chooses along other axes than the streamed one and batches; gather is not "
-                f"lowered there beside products; {remedies.computed_before([node.name])}"
+                f"node {node.name}: {table} chooses along other axes than the streamed one and batches; gather is "
+                f"not lowered there beside products; {remedies.computed_before([node.name])}"
             )
         if within != stream[: len(within)] or within == stream:
             raise LoweringError(
@@ -46,7 +47,7 @@ def paged_operand(axes: Axes, gather: Node, table: str) -> RawView:
     own = [dim for dim in view.dims if dim.axis in atoms]
     if len(own) != 1 or own[0].cutout or own[0].part != (0, 1):
         raise LoweringError(
-            f"node {gather.name}: a view takes axis {along} of {gather.tensors[0]} apart, or a part of it, along which "
-            f"indices choose; {remedies.computed_before([gather.tensors[0]])}"
+            f"node {gather.name}: a view takes axis {along} of {gather.tensors[0]} apart, or a part of it, along "
+            f"which indices choose; {remedies.computed_before([gather.tensors[0]])}"
         )
     return replace(view, chosen=(atoms[0], table))

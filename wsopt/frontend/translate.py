@@ -225,8 +225,8 @@ def _check_whole(reader: _Reader, node: Node, atoms: tuple[Dim, ...], what: str)
     stream = reader.axes.atoms_of(Role.STREAM)
     if tuple(atom for atom in atoms if atom in stream) != stream:
         raise LoweringError(
-            f"node {node.name}: it {what} along a part of the streamed axis, of places in a table or in a page; merge "
-            "both by a reshape before"
+            f"node {node.name}: it {what} along a part of the streamed axis, of places in a table or in a page; "
+            "merge both by a reshape before"
         )
 
 

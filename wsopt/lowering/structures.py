@@ -16,7 +16,7 @@ from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
 from wsopt.lowering.promotion import is_promoted, promotes
-from wsopt.lowering.refused import problems
+from wsopt.lowering.refused import DEPTHS, fits_pages, problems
 from wsopt.lowering.spread import mean_share
 from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
@@ -30,8 +30,6 @@ from wsopt.tensors.views import FRAGMENT, FULL, K_BLOCK, Packing, Role, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)
 _SUBTILES = (1, 2, 4)
-_DEPTHS = (32, 64, 128, 256)
-"""K-blocks of a loop that computes values."""
 _ROWS, _CONSUMERS = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 3)
 """Of tiles of rows."""
 _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
@@ -160,7 +158,7 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     for columns in _whole_columns(region, machine):
         shares = exp2_eighths(region, columns, machine)
         for rows, depth, consumers, warps, sharing, persistent, cut, eighths, way in itertools.product(
-            target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), sharings, persistences,
+            target.consumer_rows, DEPTHS, target.consumers, _warps(machine), sharings, persistences,
             _subtiles(columns), shares, ways,
         ):  # fmt: skip
             operands, corrections, free = way
@@ -185,14 +183,11 @@ def _corrections(region: Region, machine: Machine) -> tuple[int, ...]:
 
 def _aligned(region: Region, rows: int, depth: int) -> bool:
     """Whether every slot of a streamed vector, and of a tile of scales, begins where TMA may write, and a K-block has
-    whole groups, or a group whole K-blocks; of what is packed it has whole fragments. With pages it is the same, and
-    one of several pages has each one's elements as rows.
+    whole groups, or a group whole K-blocks; of what is packed it has whole fragments, and of what lies in pages whole
+    ones or a part of one.
     """
-    for view in (view for view in region.streams if view.page):
-        if max(depth, view.page) % min(depth, view.page):
-            return False
-        if depth > view.page and view.roles[-1] is Role.STREAM:
-            return False
+    if not all(fits_pages(view, depth) for view in region.streams if view.page):
+        return False
     for view, spans in ((source.view, source.spans) for source in region.streamed_sources):
         if spans != K_BLOCK and depth * view.dtype.bits // 8 % _SLOT_BYTES:
             return False
