@@ -190,6 +190,24 @@ def test_the_other_release_compiles_it_too(other_triton: str) -> None:
     assert (found["stack_bytes"], found["spill_loads"]) == (0, 0)
 
 
+def _slots(g: GraphBuilder) -> Symbol:
+    """Keys and values of whole sequences, which a slot each chooses."""
+    slot = g.input("slot", (3,), "i32")
+    caches = (g.input(f"{name}_cache", (5, 96, 2, 64), "bf16") for name in "kv")
+    k, v = (g.transpose(g.gather(cache, slot), perm=(0, 2, 1, 3)) for cache in caches)
+    q = g.input("q", (3, 2, 4, 64), "bf16")
+    weights = g.cast(g.softmax(g.matmul(q, k, transpose_b=True), axis=-1), dtype="bf16")
+    return g.cast(g.matmul(weights, v), dtype="bf16", name="o")
+
+
+def test_a_table_may_choose_whole_sequences() -> None:
+    made = build(graph_of(_slots), structure())
+    inputs = random_inputs(made.graph, 0)
+    inputs["slot"][:] = (4, -1, 2)
+    assert case(made.graph, inputs=inputs).check(made.source, 0) is None
+    assert small_case(made).check(made.source, 0) is None
+
+
 def _attention(g: GraphBuilder, k: Symbol, v: Symbol) -> Symbol:
     q = g.input("q", (2, 2, 72, 64), "bf16")
     weights = g.cast(g.softmax(g.matmul(q, k, transpose_b=True), axis=-1), dtype="bf16")
