@@ -22,6 +22,8 @@ from wsopt.interpret import execute, mutants
 from wsopt.lowering.structures import structures
 from wsopt.perf.price import lower
 from wsopt.program.types import Sharing, Structure
+from wsopt.schedule.budget import partitions
+from wsopt.schedule.types import EpilogueBuffers
 from wsopt.simulation import simulate
 from wsopt.tensors.views import Role
 
@@ -264,3 +266,14 @@ def test_pages_that_fit_no_k_block_are_told(page: int) -> None:
     told = f"k_cache: it lies in pages of {page} .* pages of a power of two from 8 on, or a multiple of 32"
     with pytest.raises(LoweringError, match=told):
         next(structures(region, h200()))
+
+
+def test_a_warp_that_copies_several_pages_has_registers_that_no_consumer_can_take() -> None:
+    def registers(paged: Paged, s: Structure) -> list[int]:
+        program = lower(find_region(graph_of(paged)), s, h200())
+        return [one.registers for one in partitions(program, EpilogueBuffers(1, 1), h200())]
+
+    large, many = replace(PAGED, page=64, places=4), structure(consumers=2)
+    assert registers(large, structure()) == [240, 24]
+    assert registers(PAGED, structure()) == [240, 56]
+    assert registers(replace(PAGED, queries=100), many) == [240, 240, 24]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
-from wsopt.program.facts import Arithmetic, Release
+from wsopt.program.facts import Arithmetic, Copy, Release
 from wsopt.program.ids import OpId, ValueKind
 from wsopt.program.limits import Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
@@ -45,6 +45,10 @@ HELPER_REGISTERS = 24
 COUNTING_REGISTERS = 40
 """Of a warp that counts the K-blocks of all tiles besides, many tiles at a time."""
 
+PAGES_REGISTERS = 56
+"""Of a warp that copies several pages a K-block: with 40 and eight pages ptxas spills, with 56 it does not (Triton 3.9).
+"""
+
 MOST_HELPERS = 4
 """emitter.v1: warps of a block that start copies, products or stores. They share one warpgroup, so that a launch has
 no more warps for a second loading warp, or for store warps.
@@ -70,6 +74,22 @@ def launched_warps(structure: Structure, machine: Machine) -> int:
 def helper_registers(structure: Structure) -> int:
     """Registers a thread of warps that start copies, products or stores."""
     return COUNTING_REGISTERS if structure.shares else HELPER_REGISTERS
+
+
+def helpers_registers(program: TileProgram, machine: Machine) -> int:
+    """The same of a program's: those that copy several pages have more, as far as no other partition can take them."""
+    s, least = program.structure, helper_registers(program.structure)
+    copies = (op.counts for op in program.of(OpKind.TMA_LOAD) if isinstance(op.counts, Copy))
+    if not any(copy.ahead and copy.apart > 1 for copy in copies):
+        return least
+    loader, granularity = warpgroup_warps(HELPER_WARPS, machine), machine.register_granularity
+    consumers = s.consumers * warpgroup_warps(s.consumer_warps, machine)
+    left = base_registers(s, machine) * launched_warps(s, machine) - consumers * consumer_registers(
+        s, machine
+    )
+    left -= TRANSFORM_REGISTERS * s.transforms * machine.warps_per_warpgroup
+    left -= correction_registers(s) * s.corrections * machine.warps_per_warpgroup
+    return max(least, min(PAGES_REGISTERS, left // loader // granularity * granularity))
 
 
 def correction_registers(structure: Structure) -> int:
@@ -214,7 +234,7 @@ def partitions(
             for i in range(s.corrections)
         ),
         *(
-            Partition(role, i, HELPER_WARPS, helper_registers(s))
+            Partition(role, i, HELPER_WARPS, helpers_registers(program, machine))
             for role, count in helpers
             for i in range(count)
         ),
