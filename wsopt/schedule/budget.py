@@ -46,7 +46,8 @@ COUNTING_REGISTERS = 40
 """Of a warp that counts the K-blocks of all tiles besides, many tiles at a time."""
 
 PAGES_REGISTERS = 56
-"""Of a warp that copies several pages a K-block: with 40 and eight pages ptxas spills, with 56 it does not (Triton 3.9).
+"""Of a warp that copies several pages a K-block: with 40 registers and eight pages ptxas spills, with 56 it does not
+(Triton 3.9).
 """
 
 MOST_HELPERS = 4
@@ -77,7 +78,7 @@ def helper_registers(structure: Structure) -> int:
 
 
 def helpers_registers(program: TileProgram, machine: Machine) -> int:
-    """The same of a program's: those that copy several pages have more, as far as no other partition can take them."""
+    """The same of a program's: those that copy several pages have more, as far as nobody else can take them."""
     s, least = program.structure, helper_registers(program.structure)
     copies = (op.counts for op in program.of(OpKind.TMA_LOAD) if isinstance(op.counts, Copy))
     if not any(copy.ahead and copy.apart > 1 for copy in copies):
