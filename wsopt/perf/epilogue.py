@@ -125,7 +125,9 @@ def epilogues(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) 
     """Cycles of a block's epilogues. Where sums are split, the last part of a tile has the tile's, and each has its
     share of one.
     """
-    each, last = (epilogue_cycles(program, machine, buffers, last=last) for last in (False, True))
+    last = epilogue_cycles(program, machine, buffers, last=True)
+    persistent = program.structure.persistent
+    each = epilogue_cycles(program, machine, buffers) if persistent else last
     split, splits = split_cost(program, machine), program.structure.splits
     if program.shares is not None:
         return _of_shares(program.shares, split, each, last, in_turn=program.work is not None)
