@@ -202,6 +202,24 @@ def _slots(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(weights, v), dtype="bf16", name="o")
 
 
+def _shared(g: GraphBuilder, *, again: bool) -> Symbol:
+    """Keys and values that are one tensor, which all heads share; or two views of one."""
+    cache, table = g.input("cache", (9, 16, 64), "bf16"), g.input("table", (2, 7), "i32")
+    pages = g.gather(cache, table, name="pages")
+    k = g.reshape(pages, shape=(2, 112, 64))
+    v = k if again else g.reshape(pages, shape=(2, 112, 64))
+    q = g.input("q", (2, 72, 64), "bf16")
+    weights = g.cast(g.softmax(g.matmul(q, k, transpose_b=True), axis=-1), dtype="bf16")
+    return g.cast(g.matmul(weights, v), dtype="bf16", name="o")
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_one_gather_may_be_keys_and_values(again: bool) -> None:
+    made = build(graph_of(functools.partial(_shared, again=again)), structure())
+    assert case(made.graph).check(made.source, 0) is None
+    assert small_case(made).check(made.source, 0) is None
+
+
 def test_a_table_may_choose_whole_sequences() -> None:
     made = build(graph_of(_slots), structure())
     inputs = random_inputs(made.graph, 0)

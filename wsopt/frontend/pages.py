@@ -9,12 +9,43 @@ streams are its boxes, and the loading warp reads the table.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, RawView
-from wsopt.graph.types import Node
+from wsopt.frontend.kinds import paged, producer
+from wsopt.graph.types import Graph, Node
 from wsopt.tensors.views import Role
+
+
+def own_gathers(graph: Graph) -> Graph:
+    """The graph with a gather of pages, and views of it, for each product that reads it: like every use of an input
+    it has axes of its own, so that one may be keys and values.
+    """
+    pages, nodes, read, names = paged(graph), list[Node](), set[str](), {item.name for item in graph.inputs}
+    names |= {node.name for node in graph.nodes}
+
+    def own(name: str) -> str:
+        """The name of a tensor of pages that no product has read, if need be of a copy of it."""
+        if name not in pages:
+            return name
+        node = producer(graph, name)
+        inputs = (own(str(node.inputs[0])), *node.inputs[1:])
+        if name not in read and inputs == node.inputs:
+            read.add(name)
+            return name
+        new = next(found for number in count(1) if (found := f"{name}_{number}") not in names)
+        names.add(new)
+        nodes.append(replace(node, name=new, inputs=inputs))
+        return new
+
+    for node in graph.nodes:
+        given = (
+            node.inputs if node.name in pages else (own(x) if isinstance(x, str) else x for x in node.inputs)
+        )
+        nodes.append(replace(node, inputs=tuple(given)))
+    return graph if len(nodes) == len(graph.nodes) else replace(graph, nodes=tuple(nodes))
 
 
 def check_pages(axes: Axes) -> None:

@@ -30,7 +30,7 @@ from wsopt.frontend.kinds import (
     paged,
     producer,
 )
-from wsopt.frontend.pages import check_pages
+from wsopt.frontend.pages import check_pages, own_gathers
 from wsopt.frontend.row_roles import assign_rows
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tensors.views import K_BLOCK, Role
@@ -341,7 +341,7 @@ def graph_axes(graph: Graph) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
-    kind = kind_of(graph)
+    kind, graph = kind_of(graph), own_gathers(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]
     _check_slices(graph, matmuls)
     _check_joints(graph, kind)
