@@ -22,6 +22,7 @@ from wsopt.interpret import execute, mutants
 from wsopt.lowering.structures import structures
 from wsopt.perf.price import lower
 from wsopt.program.types import Sharing, Structure
+from wsopt.report.text import pages_of
 from wsopt.schedule.budget import partitions
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.simulation import simulate
@@ -295,3 +296,12 @@ def test_a_warp_that_copies_several_pages_has_registers_that_no_consumer_can_tak
     assert registers(large, structure()) == [240, 24]
     assert registers(PAGED, structure()) == [240, 56]
     assert registers(replace(PAGED, queries=100), many) == [240, 240, 24]
+
+
+def test_inspect_says_what_lies_in_pages() -> None:
+    def told(paged: Paged) -> list[str]:
+        return pages_of(emitted(paged, structure()).verified.program)
+
+    assert told(PAGED)[0] == "pages      k_cache: 16 elements, 4 a K-block, at places of table"
+    large = replace(PAGED, page=256, places=2)
+    assert told(large)[1] == "pages      v_cache: 256 elements, 4 K-blocks each, at places of table"
