@@ -59,6 +59,10 @@ FRAGMENT = {DType.I4: 128, DType.I8: 64}
 """Elements of a row that are packed as fragments together: 16 bytes for each of the four threads that share a row."""
 
 
+TMA_BITS = 128
+"""Bits of which the addresses of a tensor map's rows are multiples (CUDA driver API, cuTensorMapEncodeTiled)."""
+
+
 class Packing(StrEnum):
     """How a constant's elements are laid out anew, once, before the first launch; extents stay as they are."""
 
@@ -66,6 +70,8 @@ class Packing(StrEnum):
     """Along a row in the order in which the threads that hold it as a product's operand read words of it."""
     TURNED = "turned"
     """Columns one behind the other, instead of rows."""
+    PADDED = "padded"
+    """Rows with room behind them, so that TMA can begin with each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,12 @@ class View:
             self.chosen.places if self.chosen and role is self.chosen.role else extent
             for role, extent in pairs
         )
+
+    @property
+    def is_pitched(self) -> bool:
+        """Whether TMA can begin with each of its rows."""
+        steps = zip(self.extents, self.strides[:-1], strict=False)
+        return not any(stride * self.dtype.bits % TMA_BITS for extent, stride in steps if extent > 1)
 
     @property
     def rows_chosen(self) -> bool:
@@ -211,8 +223,18 @@ class Output:
 
     @property
     def is_tile(self) -> bool:
-        """Whether it has rows and columns, which TMA stores; else it is a value a row, stored by address."""
+        """Whether it has rows and columns that TMA stores; else threads store it by address."""
+        return self.has_columns and not self.by_threads
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether it has rows and columns; else it is a value a row."""
         return Role.COLUMN in self.view.roles
+
+    @property
+    def by_threads(self) -> bool:
+        """Whether threads store its rows and columns: TMA cannot begin at each of its rows."""
+        return self.has_columns and not self.view.is_pitched
 
 
 Scalar = int | float
