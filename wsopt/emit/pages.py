@@ -47,15 +47,11 @@ def copies(
     for number in range(count):
         at = f"{PLACE_OF}({name}, {number})" if count > 1 else name
         own = {**place, Role.PAGE: at, Role.STREAM: _first(plan, chosen)}
+        first = f"{number * chosen.elements}, {chosen.elements}"
         for box in boxes:
-            part = (
-                f".slice({number * chosen.elements}, {chosen.elements}, dim={_stream(box)})"
-                if count > 1
-                else ""
-            )
-            yield tma_load(
-                box.descriptor, coordinates(box, own), barrier, f"{box.name}_ring.index({slot}){part}"
-            )
+            buffer = f"{box.name}_ring.index({slot})"
+            part = f"{buffer}.slice({first}, dim={_stream(box)})" if count > 1 else buffer
+            yield tma_load(box.descriptor, coordinates(box, own), barrier, part)
 
 
 def _choosing(rings: Iterable[Ring]) -> list[Chosen]:

@@ -41,9 +41,7 @@ def own_gathers(graph: Graph) -> Graph:
         return new
 
     for node in graph.nodes:
-        given = (
-            node.inputs if node.name in pages else (own(x) if isinstance(x, str) else x for x in node.inputs)
-        )
+        given = [own(x) if isinstance(x, str) and node.name not in pages else x for x in node.inputs]
         nodes.append(replace(node, inputs=tuple(given)))
     return graph if len(nodes) == len(graph.nodes) else replace(graph, nodes=tuple(nodes))
 
