@@ -11,6 +11,11 @@ from wsopt.emit.source import expectation
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import random_inputs
+from wsopt.interpret.host import TORCH_DTYPES, HostTensor, empty_strided
+from wsopt.interpret.machine import Machine
+from wsopt.interpret.modules import load
+from wsopt.interpret.storage import Role
 from wsopt.lowering.structures import structures
 from wsopt.machine import load_machine
 from wsopt.program.types import Sharing, Structure
@@ -121,3 +126,18 @@ def test_rows_without_a_product_are_refused() -> None:
     g.output(g.cast(g.softmax(g.input("x", (64, 100), "bf16")), "bf16", name="y"))
     with pytest.raises(LoweringError, match=r"tensor y: .* has a stride of 200 bytes; TMA needs"):
         next(structures(find_region(g.build()), load_machine("h200")))
+
+
+def test_rows_may_lie_apart_in_what_is_given() -> None:
+    """As between kernels, where the next one reads them by TMA."""
+    made = build(graph_of(classes), structure(1, persistent=False), 96)
+    machine = Machine(0, 2, "kernel.py")
+    names = load(made.source, machine)
+    inputs = random_inputs(made.graph, 0)
+    rows = empty_strided((150, 10), (16, 1), dtype=TORCH_DTYPES["bfloat16"])
+    tensors = {name: HostTensor(one, name) for name, one in inputs.items()}
+    grid, arguments, found = names["bind"](tensors, {"y": rows})
+    rows.storage.role = Role.OUTPUT
+    names["kernel"][grid](*arguments, **names["OPTIONS"], launch_pdl=True)
+    assert found["y"] is rows
+    assert case(made.graph, inputs=inputs).referee.agreement("y", rows.numpy_array).accepted
