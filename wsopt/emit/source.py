@@ -13,7 +13,7 @@ from wsopt.emit.combination import parts_of
 from wsopt.emit.constants import accumulator_layouts, constants
 from wsopt.emit.consumer import Consumer, consumer_of
 from wsopt.emit.epilogue import epilogue
-from wsopt.emit.functions import Function, partitions
+from wsopt.emit.functions import Function, launched, partitions
 from wsopt.emit.grid import grid_parameters
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
@@ -88,7 +88,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         *([store_warp(plan)] if plan.stores_apart else []),
     ]
     names = frozenset[str]().union(*(function.called for function in written))
-    workers = schedule.partitions[1:]
+    default, *workers = launched(plan)
     ranges = {"lines": range_lines(plan), "own": plan.own_k_blocks, "scalars": [*plan.scalars.values()]}
     grid = {
         "parameters": grid_parameters(plan),
@@ -116,7 +116,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "shares_columns": _shares_columns(plan),
         "own_sizes": plan.values_apart,
         "ptx_options": _PTX_OPTIONS if s.free_registers else "",
-        "consumer_warps": s.consumer_warps,
+        "default_warps": default.warps,
         "tf32": bool(plan.summed) and plan.program.whole.dtype is DType.F32,
         "mma_k": 256 // plan.program.whole.dtype.bits,
         "subtiles": 1 if plan.sums_apart or s.splits > 1 else s.subtiles,

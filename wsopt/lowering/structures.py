@@ -44,8 +44,10 @@ _SUMMED_COLUMNS = (128, 64)
 """Parts of the one sum of powers of two among the columns of a product's tile."""
 _MIN_SUBTILE_COLUMNS = 32
 """A narrower epilogue subtile has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
-_CORRECTED_COLUMNS = 64
-"""Columns of a subtile that a correction warpgroup has in registers at most."""
+_CORRECTED_COLUMNS = 32
+"""Columns of a subtile that a correction warpgroup has in registers at most. With 64 of them ptxas of Triton 3.6 and of
+3.9 spills, and what the warpgroup takes the consumers lack.
+"""
 _SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Ways to split sums, beside that which gives every SM one part where there are parts enough for one each."""
 _FEW_WAVES, _LONG_LOOP, _PART_ITERATIONS, _SPLIT_GAINS = 2, 16, 2, 0.9
