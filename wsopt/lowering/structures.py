@@ -44,10 +44,6 @@ _SUMMED_COLUMNS = (128, 64)
 """Parts of the one sum of powers of two among the columns of a product's tile."""
 _MIN_SUBTILE_COLUMNS = 32
 """A narrower epilogue subtile has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
-_CORRECTED_COLUMNS = 32
-"""Columns of a subtile that a correction warpgroup has in registers at most. With 64 of them ptxas of Triton 3.6 and of
-3.9 spills, and what the warpgroup takes the consumers lack.
-"""
 _SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Ways to split sums, beside that which gives every SM one part where there are parts enough for one each."""
 _FEW_WAVES, _LONG_LOOP, _PART_ITERATIONS, _SPLIT_GAINS = 2, 16, 2, 0.9
@@ -170,8 +166,6 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                 rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
                 exp2_eighths=eighths, operands=operands, corrections=corrections, free_registers=free,
             )  # fmt: skip
-            if corrections and s.subtile_columns > _CORRECTED_COLUMNS:
-                continue
             if _is_legal(region, machine, s) and _aligned(region, rows, depth) and not _spare(region, s):
                 yield s
                 yield from (replace(s, splits=splits) for splits in _splits(region, s, machine))
