@@ -34,20 +34,20 @@ class Function:
 
 
 def launched(plan: KernelPlan) -> list[Partition]:
-    """The block's partitions in the order of the launch, the kernel's default one first: a correction warpgroup, or the
-    first consumer.
+    """The block's partitions in the order of the launch. The first one is the kernel's default partition: a
+    correction warpgroup, or the first consumer.
 
-    All others stand in one loop, in which warps wait for their role, so that what roles share is live through each of
-    them: thread numbers and what is computed of those. A correction warpgroup has the fewest registers for a tile, and
-    ptxas of Triton 3.9 spilled what is live beside its subtile.
+    All others stand in one loop, in which warps wait for their role. What roles share, which is thread numbers and
+    what is computed of those, is live through each of them. A correction warpgroup has the fewest registers to spare:
+    in that loop ptxas of Triton 3.9 spilled what is live beside its slice of sums.
     """
     every = plan.verified.schedule.partitions
     return sorted(every, key=lambda one: one.role is not PartitionRole.CORRECTION)
 
 
 def partitions(plan: KernelPlan, written: Iterable[Function]) -> list[tuple[str, list[str]]]:
-    """Each partition with its arguments, in the order of the launch; one that stands for a consumer has that one's own
-    buffers and number.
+    """Each partition with its arguments, in the order of the launch. One that stands for a consumer has that
+    consumer's own buffers and number.
     """
     own = {name for channel in channels(plan) if channel.own for name in channel.names}
     parameters = {function.name: function.parameters for function in written}

@@ -33,11 +33,6 @@ from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
 from wsopt.tensors.views import Packing
 
-_PTX_OPTIONS = "--register-usage-level=10"
-"""What ptxas is asked for where it is to use registers freely. Its default spills numbers that all roles share,
-though half of the registers are free, in some kernels; with this it does so in others (13.4, as Triton 3.9 calls it).
-"""
-
 
 def printable_lines(foreign: str) -> list[str]:
     """Foreign text as lines that can stand in a comment and cannot end it."""
@@ -115,7 +110,6 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "imports": target.imports(products=not plan.loops_over_tiles, shared_columns=_shares_columns(plan)),
         "shares_columns": _shares_columns(plan),
         "own_sizes": plan.values_apart,
-        "ptx_options": _PTX_OPTIONS if s.free_registers else "",
         "default_warps": default.warps,
         "tf32": bool(plan.summed) and plan.program.whole.dtype is DType.F32,
         "mma_k": 256 // plan.program.whole.dtype.bits,

@@ -206,7 +206,11 @@ def layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     yield "SUBTILE_LAYOUT", f"gl.BlockedLayout([1, {s.subtile_columns}], {rows})", ""
     if s.corrections:
         columns = correction_columns(s)
-        yield "CORRECTION_COLUMNS", str(columns), "of sums that a correction warpgroup has in registers at a time"
+        yield (
+            "CORRECTION_COLUMNS",
+            str(columns),
+            "of sums that a correction warpgroup has in registers at a time",
+        )
         yield "CORRECTION_LAYOUT", f"gl.BlockedLayout([1, {columns}], {rows})", ""
         yield (
             "FACTOR_LAYOUT",

@@ -152,19 +152,17 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     sharings = tuple(Sharing) if Limit.COOPERATIVE_VALUES in lifted else (Sharing.COOPERATIVE,)
     both = target.sums is Sums.REGISTERS or Limit.ONE_TILE_A_BLOCK in lifted
     persistences = (True, False) if both else (False,)
-    ways = tuple(
-        itertools.product(_operands(region, machine), _corrections(region, machine), target.free_registers)
-    )
+    ways = tuple(itertools.product(_operands(region, machine), _corrections(region, machine)))
     for columns in _whole_columns(region, machine):
         shares = exp2_eighths(region, columns, machine)
         for rows, depth, consumers, warps, sharing, persistent, cut, eighths, way in itertools.product(
             target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), sharings, persistences,
             _subtiles(columns), shares, ways,
         ):  # fmt: skip
-            operands, corrections, free = way
+            operands, corrections = way
             s = Structure(
                 rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
-                exp2_eighths=eighths, operands=operands, corrections=corrections, free_registers=free,
+                exp2_eighths=eighths, operands=operands, corrections=corrections,
             )  # fmt: skip
             if _is_legal(region, machine, s) and _aligned(region, rows, depth) and not _spare(region, s):
                 yield s

@@ -36,8 +36,9 @@ TRANSFORM_REGISTERS = 96
 """Of a transform warpgroup's threads: a tile of a K-block before and after, addresses and counters."""
 
 _CORRECTION_COLUMNS, _CORRECTION_REGISTERS = 16, 32
-"""Columns of sums that a correction warpgroup's threads have at a time, and their registers beside those: a factor,
-addresses and counters. With slices of 32 columns and 64 registers ptxas of Triton 3.9 spilled counters in causal loops.
+"""Columns of sums that a thread of a correction warpgroup has at a time, and its registers beside those: a factor,
+addresses and counters. With slices of 32 columns and 64 registers ptxas of Triton 3.9 spilled the counters of causal
+loops.
 """
 
 HELPER_WARPS = 1
