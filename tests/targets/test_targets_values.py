@@ -27,6 +27,7 @@ from wsopt.program.program import TileProgram
 from wsopt.program.types import Space
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.simulation import simulate
 from wsopt.solve.bound import infeasible, lower_bound_us
 from wsopt.solve.optimum import solve
 from wsopt.targets import Operands
@@ -106,6 +107,35 @@ def test_operands_lie_in_the_columns_of_their_scores(published: VerifiedSchedule
 @pytest.mark.solver
 def test_a_share_of_exp2_is_a_polynomial(published: VerifiedSchedule) -> None:
     assert "exp2_on_both_pipes" in emit(published)
+
+
+@pytest.mark.solver
+def test_the_correction_warpgroup_is_outside_the_loop_of_roles(published: VerifiedSchedule) -> None:
+    _, _, launch = emit(published).partition("gl.warp_specialize(")
+    roles = re.findall(r"^ +\((\w+), \(", launch, re.MULTILINE)
+    assert roles == ["correction", "consumer", "consumer", "loader", "mma_warp"]
+    assert "[4, 4, 1, 1],\n        [216, 216, 24, 24]," in launch
+
+
+@pytest.mark.solver
+@pytest.mark.compiler
+def test_both_compilers_leave_the_published_schedule_whole(
+    published: VerifiedSchedule, other_triton: str
+) -> None:
+    source, asked = emit(published), expectation(published)
+    assert verdict(compile_kernel(source, architecture="sm_100"), asked) == ()
+    (other,) = compiled_by(other_triton, [source], "sm_100")
+    assert (other["stack_bytes"], other["spill_loads"], other["spill_stores"]) == (0, 0, 0)
+    assert asked.allows(other["tensor_instructions"])
+    assert other["tensor_columns"] == 512
+
+
+@pytest.mark.solver
+@pytest.mark.slow
+def test_the_published_schedule_is_right_in_simulation(published: VerifiedSchedule) -> None:
+    done = simulate(attention(sizes=LONG), published, emit(published), 2)
+    assert done.lines_run == done.lines
+    assert done.max_relative_error < 1e-2
 
 
 def test_costs_alone_choose_what_is_published(programs: list[TileProgram], b200: Machine) -> None:

@@ -60,8 +60,8 @@ class Structure:
     streamed axis of a tile is split: each has partial sums of its own part, and the last to arrive adds them up.
     A loop that computes values between products hands them to products through `operands`; so many `corrections` are
     warpgroups that rescale the sums of all consumers, which hand them the factors. With `shares` each
-    block takes an equal share of the K-blocks of all tiles, one tile's behind another's, wherever tiles begin and end:
-    of a tile at an end of its share it has a part.
+    block takes an equal share of the K-blocks of all tiles, one tile's behind another's, wherever tiles begin and
+    end: of a tile at an end of its share it has a part.
     """
 
     rows: int
