@@ -12,6 +12,7 @@ from attention_graphs import Sizes, attention
 from emit_builds import SEEDS
 from emit_mutants import SEEDS_OF_EQUIVALENTS, survives
 from other_compiler import compiled_by
+from targets_kernels import hold_to_golden
 from targets_values import KERNELS, made
 
 from wsopt.checker import faults, verify
@@ -218,6 +219,12 @@ def test_the_checker_finds(name: str, b200: Machine) -> None:
 
 
 @pytest.mark.solver
+@pytest.mark.parametrize("name", ["published", "columns"])
+def test_golden(name: str) -> None:
+    hold_to_golden(f"attention_{name}", made(name).source)
+
+
+@pytest.mark.solver
 @pytest.mark.parametrize("name", KERNELS)
 def test_it_is_right_under_every_interleaving(name: str) -> None:
     assert survives(kernels.cases(name), made(name).source, SEEDS)
@@ -236,8 +243,9 @@ def test_the_compiler_makes_of_it_what_was_asked_for(name: str) -> None:
 @pytest.mark.solver
 @pytest.mark.compiler
 def test_another_compiler_does_so_too(other_triton: str) -> None:
-    sources = [made(name).source for name in KERNELS]
-    for name, other in zip(KERNELS, compiled_by(other_triton, sources, "sm_100"), strict=True):
+    apart = [name for name in KERNELS if not made(name).verified.program.structure.corrections]
+    others = compiled_by(other_triton, [made(name).source for name in apart], "sm_100")
+    for name, other in zip(apart, others, strict=True):
         assert expectation(made(name).verified).allows(other["tensor_instructions"])
 
 
