@@ -13,6 +13,8 @@ from pathlib import Path
 
 from wsopt.errors import WsoptError
 from wsopt.report.layout import counted, joined
+from wsopt.schedule.types import PartitionRole
+from wsopt.targets import Operands
 from wsopt.validate.cards import Card, Problems, Side, load_cards
 from wsopt.validate.files import write_text
 from wsopt.validate.published import NEAR, Figures, Published, load_published
@@ -35,6 +37,11 @@ What all products have in common: on {other.name} sums are in tensor memory, so 
 consumers' registers do not hold them; consumers read a tile's sums behind its loop. An SM of {other.name} has
 {other.multiply_adds:g} multiply-adds of bf16 a cycle and {other.l2_bytes:g} bytes from L2, one of {one.name}
 {one.multiply_adds:g} and {one.l2_bytes:g}: tiles have to make more of a byte.
+
+Where a loop computes values between products, as attention does, scores and computed operands go through tensor memory
+too. On {one.name} a consumer issues products of its own rows, waits for them, and has scores and sums in registers. On
+{other.name} it reads a row of scores a thread, and the warp that issues goes on with the other consumer's products
+meanwhile. Sums are rescaled where they lie, so that this need not be done by who computes.
 
 """
 
@@ -132,6 +139,8 @@ def differences(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator
         yield _sets(second, cards[1])
     if first.promotes and not second.promotes:
         yield "f8 sums are f32's in the tensor core, so consumers add up none"
+    if second.products > 1 and second.columns:
+        yield from _computed(second, cards)
     stores = ["store_warp" in {name for name, _, _ in side.roles} for side in (first, second)]
     if stores[0] != stores[1]:
         yield "store warps start the stores" if stores[1] else "consumers start their stores"
@@ -149,9 +158,27 @@ def _sets(side: Side, card: Card) -> str:
         return f"{side.sets} sets of sums: an epilogue runs under the next tile's products"
     if 2 * side.columns > card.columns:
         return f"one set of sums, for two of {side.columns} columns are more than {card.columns}"
-    if side.waves == 1:
+    if side.waves == 1 or side.products > 1:  # emitter.v1: values in tensor memory are one tile's
         return "one set of sums, for a block has one tile"
     return "one set of sums, for consumers are in the loop" if side.beside else "one set of sums"
+
+
+_MEMORY = {Operands.SCORES: "their scores' columns", Operands.COLUMNS: "columns of their own"}
+
+
+def _computed(side: Side, cards: tuple[Card, Card]) -> Iterator[str]:
+    """What it has where values are computed between products: who rescales sums, where operands lie, the pipes of exp2,
+    of which the second card has as many a cycle as the first while products got faster.
+    """
+    if PartitionRole.CORRECTION in {name for name, _, _ in side.roles}:
+        yield "a correction warpgroup rescales sums, off the way of those who compute"
+    yield f"operands in {_MEMORY[Operands(side.operands)]}"
+    if side.exp2_eighths:
+        before, now = (card.multiply_adds / card.exp2 for card in cards)
+        yield (
+            f"{side.exp2_eighths}/8 of exp2 on the FMA pipe, for {now:g} multiply-adds take as long as one exp2 instead "
+            f"of {before:g}"
+        )
 
 
 def _tiles(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]:
@@ -163,6 +190,18 @@ def _tiles(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]
         before, now = (round(rows * n / (2 * (rows + n))) for rows, n, _ in (first.tile, second.tile))
         if before != now:
             yield f"{now} multiply-adds a byte of 16-bit operands instead of {before}"
+    else:
+        yield from _rows_of_values(first, second)
+
+
+def _rows_of_values(first: Side, second: Side) -> Iterator[str]:
+    """The rows of consumers that compute values, and the streamed elements of a K-block."""
+    before, now = (side.tile[0] // side.consumers for side in (first, second))
+    if before != now:
+        lanes = ", one for each lane of tensor memory" if second.columns else ""
+        yield f"{now} rows a consumer instead of {before}{lanes}"
+    if first.tile[2] != second.tile[2]:
+        yield f"K-blocks of {second.tile[2]} instead of {first.tile[2]}"
 
 
 def main(arguments: Sequence[str]) -> int:
