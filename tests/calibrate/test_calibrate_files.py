@@ -145,7 +145,7 @@ def test_the_command_compares_files(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_the_command_line_compares_too() -> None:
-    command = [sys.executable, "-m", "wsopt.cli", "calibrate", "--compare"]
+    command = [sys.executable, "-m", "wsopt", "calibrate", "--compare"]
     files = [str(CALIBRATION / f"h200{end}.json") for end in ("", "_again")]
     done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

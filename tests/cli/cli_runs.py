@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forked_command
+
 ROOT = Path(__file__).parents[2]
 FILES = {"graph.json", "schedule.json", "kernel.py", "report.txt", "search.json"}
 
@@ -25,7 +27,11 @@ def environment(cwd: Path, **more: str) -> dict[str, str]:
 
 
 def wsopt(cwd: Path, *arguments: str, **variables: str) -> Done:
-    """Run `wsopt` in `cwd` to its end."""
+    """Run `wsopt` in `cwd` to its end: in a process of its own from the start where `variables` are given, which
+    Python may read as it starts.
+    """
+    if not variables:
+        return forked_command.run(cwd, arguments, environment(cwd))
     command = [sys.executable, "-m", "wsopt", *arguments]
     return subprocess.run(
         command,

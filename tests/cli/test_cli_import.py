@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cli_runs import assert_says, wsopt
 
-from wsopt.cli_import import import_
+from wsopt.cli.import_ import import_
 from wsopt.errors import InputError
 from wsopt.graph.parse import load_graph
 from wsopt.graph.reference import evaluate

@@ -10,6 +10,7 @@ are for changes that are meant. Digests are of one release of Triton each; both 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
@@ -43,6 +44,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SCHEDULES = HERE / "schedules"
 DIGESTS = HERE / "digests.json"
+TEXTS = HERE / "texts.json"
 FOLDERS = {"": ROOT / "problems", "truth-": ROOT / "docs" / "model" / "graphs"}
 """Where graphs lie that have a file, by what their records' names begin with."""
 
@@ -136,6 +138,17 @@ def known() -> dict[str, dict[str, str]]:
     return data
 
 
+def text_digest(name: str) -> str:
+    """A digest of the text of the kernel that a recorded schedule makes today."""
+    return hashlib.sha256(source_of(name).encode()).hexdigest()[:32]
+
+
+def texts() -> dict[str, str]:
+    """Digests, by name, of the texts that the committed digests of machine code were made from."""
+    data: dict[str, str] = json.loads(TEXTS.read_text(encoding="utf-8"))
+    return data
+
+
 # --- recording ------------------------------------------------------------------------------------------
 
 
@@ -193,6 +206,8 @@ def renew(chosen: list[str]) -> None:
             name: digest for name, digest in sorted({**own, **made}.items()) if name in names()
         }
     DIGESTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    made_from = {name: text_digest(name) for name in names()}
+    TEXTS.write_text(json.dumps(made_from, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def main() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import forked_command
 import pytest
 from export_kernels import emitted
 
@@ -25,16 +25,20 @@ ROOT = Path(__file__).parents[2]
 FILES = ("README.md", "example.cpp", "launch.json", "small.cpp", "small.cubin", "small.h", "wsopt_launch.h")
 
 
+ANSWER = """
+import json, sys
+from wsopt.export.binary_child import answer
+print(json.dumps(answer(json.load(sys.stdin))))
+"""
+
+
 @pytest.fixture(scope="module")
 def binary() -> Binary:
     return compile_binary(emitted("biased").source, "sm_90")
 
 
 def wsopt(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "wsopt", *map(str, arguments)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return forked_command.run(Path.cwd(), tuple(map(str, arguments)), os.environ)
 
 
 # --- the kernel's parameters ----------------------------------------------------------------------------
@@ -53,7 +57,7 @@ def test_parameters_are_the_compiled_kernels(binary: Binary) -> None:
 def test_another_release_passes_the_same_parameters(binary: Binary, other_triton: str) -> None:
     request = json.dumps({"source": emitted("biased").source, "architecture": "sm_90"})
     done = subprocess.run(
-        [other_triton, "-m", "wsopt.export.binary_child"],
+        [other_triton, "-c", ANSWER],
         input=request, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     other = json.loads(done.stdout)

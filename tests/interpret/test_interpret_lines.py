@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from wsopt.interpret import Coverage, execute, marked
+from wsopt.interpret.faults import InterpreterError
 
 SOURCE = '''
 import torch
@@ -85,3 +88,20 @@ def test_a_line_counts_when_all_on_it_has_run() -> None:
     assert never in missed(3)
     assert never not in missed(3, -1)
     assert Coverage(marked(SOURCE).lines, frozenset()).of == len(set(marked(SOURCE).lines))
+
+
+def test_of_two_sources_the_functions_that_are_the_same_are_compiled_once() -> None:
+    one, other = marked(SOURCE), marked(SOURCE.replace("COUNT", "7"))
+    shared = set(map(id, one.code)) & set(map(id, other.code))
+    assert len(one.code) == len(other.code) > 2
+    assert len(shared) == len(one.code) - 1
+    assert one.lines == other.lines
+
+
+def test_what_is_no_python_is_told_with_its_line_in_the_file() -> None:
+    wrong = line("y = 2")
+    with pytest.raises(InterpreterError, match=rf"^kernel\.py:{wrong}: "):
+        marked(SOURCE.replace("y = 2", "y = = 2"))
+    text = 'text = """\n@gluon.jit\n("""\n'
+    with pytest.raises(InterpreterError, match="begins like a device function"):
+        marked(SOURCE + text)

@@ -9,27 +9,51 @@ would find it.
 from __future__ import annotations
 
 import ast
+import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from wsopt.interpret.faults import InterpreterError
 
+_Loop = ast.For | ast.While
+
 
 def check_carried(function: ast.FunctionDef, filename: str) -> None:
     """Raises InterpreterError for the first such assignment or loop, with its line."""
-    nodes = list(ast.walk(function))
-    for loop in _loops(nodes):
-        before = _bound_before(function, nodes, loop)
-        found = next(chain(_constants(loop, before), _for_bounds_alone(loop, before)), None)
+    bound = _bound(function)
+    for loop, nodes in _inside(function).items():
+        before = {name for line, name in bound if line < loop.lineno}
+        found = next(chain(_constants(loop, nodes, before), _for_bounds_alone(loop, nodes, before)), None)
         if found is not None:
             line, told = found
             raise InterpreterError(f"{os.path.basename(filename)}:{line}: {function.name}: {told}")
 
 
-def _constants(loop: ast.For | ast.While, before: set[str]) -> Iterator[tuple[int, str]]:
+def _inside(function: ast.FunctionDef) -> dict[_Loop, list[ast.AST]]:
+    """The loops of a function that Triton keeps as loops, with all nodes of each."""
+    found: dict[_Loop, list[ast.AST]] = {}
+
+    def visit(node: ast.AST, around: tuple[_Loop, ...]) -> None:
+        if isinstance(node, ast.For | ast.While) and not _is_static(node):
+            found[node] = []
+            around = (*around, node)
+        for loop in around:
+            found[loop].append(node)
+        for child in ast.iter_child_nodes(node):
+            visit(child, around)
+
+    visit(function, ())
+    return found
+
+
+def _is_static(loop: _Loop) -> bool:
+    return isinstance(loop, ast.For) and "static_range" in ast.unparse(loop.iter)
+
+
+def _constants(loop: _Loop, nodes: Iterable[ast.AST], before: set[str]) -> Iterator[tuple[int, str]]:
     """The lines at which a loop sets a variable from before it to a constant, and what is wrong with that."""
-    for node in ast.walk(loop):
+    for node in nodes:
         if isinstance(node, ast.Assign) and _sets_constant(node):
             names = {one.id for one in node.targets if isinstance(one, ast.Name)} & before
             if names and not _renewed(loop, names):
@@ -37,26 +61,27 @@ def _constants(loop: ast.For | ast.While, before: set[str]) -> Iterator[tuple[in
                 yield node.lineno, f"{told}: Triton 3.6 may keep that one"
 
 
-def _for_bounds_alone(loop: ast.For | ast.While, before: set[str]) -> Iterator[tuple[int, str]]:
+def _for_bounds_alone(loop: _Loop, nodes: Iterable[ast.AST], before: set[str]) -> Iterator[tuple[int, str]]:
     """A loop's line with each name that it hands on and that reaches nothing but itself and bounds of loops in it."""
-    inner = [n for n in ast.walk(loop) if n is not loop and isinstance(n, ast.For)]
-    bounds = {id(part) for one in inner for part in ast.walk(one.iter)}
-    assigned = [n for n in ast.walk(loop) if isinstance(n, ast.Assign | ast.AugAssign)]
+    inner = [n for n in nodes if n is not loop and isinstance(n, ast.For)]
+    assigned = [n for n in nodes if isinstance(n, ast.Assign | ast.AugAssign)] if inner else []
     handed = {name for one in assigned for name in _targets(one)} & before
-    if not inner or not handed:
+    if not handed:
         return
+    bounds = {id(part): part for one in inner for part in ast.walk(one.iter)}
     of_values = {id(part): one for one in assigned for part in ast.walk(one.value)}
+    has_effects = functools.cache(_has_effects)
     feeds: dict[str, set[str]] = {}
     alive = set[str]()
-    for node in ast.walk(loop):
+    for node in nodes:
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or id(node) in bounds:
             continue
         one = of_values.get(id(node))
-        if one is None or _has_effects(one.value) or not _targets(one):
+        if one is None or has_effects(one.value) or not _targets(one):
             alive.add(node.id)
         else:
             feeds.setdefault(node.id, set()).update(_targets(one))
-    read = {part.id for one in inner for part in ast.walk(one.iter) if isinstance(part, ast.Name)}
+    read = {part.id for part in bounds.values() if isinstance(part, ast.Name)}
     idle = handed & _feeding(read, feeds) - _feeding(alive, feeds)
     for name in sorted(idle):
         if not _renewed(loop, {name}):
@@ -79,8 +104,8 @@ _EFFECTS = ("load", "store", "atomic", "wait", "warpgroup_mma", "arrive", "expec
 
 def _has_effects(value: ast.expr) -> bool:
     """Whether an expression does more than compute a value of its operands: memory sees what it reads."""
-    calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
-    return any(word in ast.unparse(call.func) for call in calls for word in _EFFECTS)
+    called = (ast.unparse(node.func) for node in ast.walk(value) if isinstance(node, ast.Call))
+    return any(word in name for name in called for word in _EFFECTS)
 
 
 def _targets(node: ast.Assign | ast.AugAssign) -> set[str]:
@@ -93,24 +118,14 @@ def _sets_constant(node: ast.AST) -> bool:
     return isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
 
 
-def _loops(nodes: Iterable[ast.AST]) -> Iterator[ast.For | ast.While]:
-    """The loops among a function's nodes that Triton keeps as loops."""
-    for node in nodes:
-        static = isinstance(node, ast.For) and "static_range" in ast.unparse(node.iter)
-        if isinstance(node, ast.For | ast.While) and not static:
-            yield node
+def _bound(function: ast.FunctionDef) -> list[tuple[int, str]]:
+    """The names that get a value in a function, with the line on which they do; parameters before all."""
+    parameters = [(0, argument.arg) for argument in function.args.args]
+    names = (node for node in ast.walk(function) if isinstance(node, ast.Name))
+    return parameters + [(node.lineno, node.id) for node in names if isinstance(node.ctx, ast.Store)]
 
 
-def _bound_before(function: ast.FunctionDef, nodes: Iterable[ast.AST], loop: ast.stmt) -> set[str]:
-    """The names that have a value when a loop begins: parameters, and what lines above it assign."""
-    found = {argument.arg for argument in function.args.args}
-    for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.lineno < loop.lineno:
-            found.add(node.id)
-    return found
-
-
-def _renewed(loop: ast.For | ast.While, names: set[str]) -> bool:
+def _renewed(loop: _Loop, names: set[str]) -> bool:
     """Whether an iteration gives each name its value before anything reads it: then it carries nothing."""
     fresh = set[str]()
     for statement in loop.body:

@@ -5,10 +5,14 @@ in every coroutine, and the lines in tracebacks stay those of the source.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import functools
+import itertools
+import operator
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
@@ -19,12 +23,20 @@ from wsopt.interpret.faults import InterpreterError
 MARKS = "__ran__"
 """The name under which a kernel's functions find their marks."""
 
+_DEVICE_FUNCTION = re.compile(r"^@(?:\w+\.)*jit\b", re.MULTILINE)
+_FEATURES = functools.reduce(
+    operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
+"""What a `from __future__ import` of the first part asks for in all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A kernel's code with marks, and the line of each statement that has one, by the number of its mark."""
+    """A kernel's code with marks, to be run part by part, and the line of each statement that has one, by the number
+    of its mark.
+    """
 
-    code: CodeType
+    code: tuple[CodeType, ...]
     lines: tuple[int, ...]
 
 
@@ -52,16 +64,53 @@ def marked(source: str, filename: str = "kernel.py") -> Marked:
 
     Raises InterpreterError with the place of what is no Python.
     """
-    try:
-        tree = ast.parse(source, filename)
-    except SyntaxError as error:
-        raise InterpreterError(f"{os.path.basename(filename)}:{error.lineno}: {error.msg}") from error
-    lines: list[int] = []
+    parts, lines = list[CodeType](), list[int]()
+    for first, text in _functions(source):
+        try:
+            part = _marked_part(
+                text, first, len(lines), filename, parts[0].co_flags & _FEATURES if parts else 0
+            )
+        except SyntaxError:
+            raise _no_python(source, filename) from None
+        parts += part.code
+        lines += part.lines
+    return Marked(tuple(parts), tuple(lines))
+
+
+def _functions(source: str) -> Iterator[tuple[int, str]]:
+    """A source in parts, with the line on which each begins: a device function, and what is behind it, is one."""
+    starts = [
+        0,
+        *(found.start() for found in _DEVICE_FUNCTION.finditer(source) if found.start()),
+        len(source),
+    ]
+    first = 1
+    for start, end in itertools.pairwise(starts):
+        yield first, source[start:end]
+        first += source.count("\n", start, end)
+
+
+@functools.lru_cache(maxsize=512)
+def _marked_part(text: str, first: int, number: int, filename: str, features: int) -> Marked:
+    """The code of one part, whose marks begin at a number: kept, for of a kernel's mutants only one part differs."""
+    tree = ast.parse("\n" * (first - 1) + text, filename)
+    lines: list[int] = [0] * number
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and any(map(_is_jit, function.decorator_list)):
             check_carried(function, filename)
             _mark(function, lines)
-    return Marked(compile(tree, filename, "exec"), tuple(lines))
+    code = compile(tree, filename, "exec", features, dont_inherit=True)
+    return Marked((code,), tuple(lines[number:]))
+
+
+def _no_python(source: str, filename: str) -> InterpreterError:
+    try:
+        ast.parse(source, filename)
+    except SyntaxError as error:
+        return InterpreterError(f"{os.path.basename(filename)}:{error.lineno}: {error.msg}")
+    return InterpreterError(
+        f"{os.path.basename(filename)}: a text has a line that begins like a device function"
+    )
 
 
 def _is_jit(decorator: ast.expr) -> bool:

@@ -40,7 +40,8 @@ def load(source: str, machine: Machine) -> dict[str, Any]:
         "__file__": filename,
         "__builtins__": {**vars(builtins), "__import__": _importer(stand_ins(machine))},
     }
-    exec(compiled.code, names)
+    for part in compiled.code:
+        exec(part, names)
     return names
 
 

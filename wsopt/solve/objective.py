@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
-from wsopt.perf.contention import contended_interval
+from wsopt.perf.contention import contended_interval, ring_bound
 from wsopt.perf.effective_ii import Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.program import Iteration, TileProgram
@@ -75,8 +75,7 @@ def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
     unit, fixed, best = program.grain, timing.fixed_parts(program, machine), Floor(math.inf, 0)
     options = buffers_with_ends(program, machine)
     lines = {b: _lines(program, machine, fixed, ends, None) for b, ends in options.items()}
-    allowed = (depths(program, machine, number) for number in range(len(program.rings)))
-    for slots in itertools.product(*allowed):
+    for slots in _shallowest(program, machine):
         contended = contended_interval(program, machine, slots)
         for buffers, own in lines.items():
             if budget.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes:
@@ -84,6 +83,20 @@ def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
                 found = Floor(time, contended // unit * unit)
                 best = min(best, found, key=lambda floor: floor.time)
     return best
+
+
+def _shallowest(program: TileProgram, machine: Machine) -> Iterator[tuple[int, ...]]:
+    """For each interval that rings may bound an iteration by, the longest first, the least slots of each that do no
+    worse: more of them only take room.
+    """
+    bounds = [
+        {depth: ring_bound(program, machine, plan, depth) for depth in depths(program, machine, number)}
+        for number, plan in enumerate(program.rings)
+    ]
+    for bound in sorted({own for ring in bounds for own in ring.values()} or {0}, reverse=True):
+        least = [min((depth for depth, own in ring.items() if own <= bound), default=0) for ring in bounds]
+        if all(least):
+            yield tuple(least)
 
 
 def _interval(m: Model, fixed: timing.Waves) -> cp_model.IntVar:

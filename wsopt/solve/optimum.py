@@ -24,7 +24,7 @@ from wsopt.solve.alone import Least, consumers_interval, least_interval
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible
 from wsopt.solve.families import FAMILIES
 from wsopt.solve.model import build, stretches
-from wsopt.solve.objective import floor_of_time, ties
+from wsopt.solve.objective import Floor, floor_of_time, ties
 from wsopt.solve.orders import ask_for_another
 from wsopt.solve.variables import Model
 from wsopt.solve.worker import solved
@@ -143,6 +143,7 @@ class _Optimum:
     machine: Machine
     margin: int
     others: tuple[Schedule, ...]
+    floor: Floor
     best: _Attempt | None = None
     last: _Attempt | None = None
     proved: bool = True
@@ -168,7 +169,7 @@ class _Optimum:
         """
         steady = stretches(self.program) and all(family.steady for family in FAMILIES.values())
         least_of = functools.partial(least_interval, most=most, unit=self.program.grain, steady=steady)
-        floor = floor_of_time(self.program, self.machine)
+        floor = self.floor
 
         def easy(interval: int) -> bool | None:
             hard = self.spent > _TIGHT_LIMIT and interval < floor.interval
@@ -242,13 +243,14 @@ def solve(program: TileProgram, machine: Machine, margin: int, *found: Schedule)
     if ruled_out:
         return Solved(Outcome.INFEASIBLE, reason=ruled_out)
     best, settle, proved = None, None, True
+    floor = floor_of_time(program, machine)  # who starts which copies is not in it
     for asked in _by_loaders(program):
-        optimum = _Optimum(asked, machine, margin, found)
+        optimum = _Optimum(asked, machine, margin, found, floor)
         optimum.run()
         proved = proved and optimum.proved
         if optimum.best is not None and (best is None or optimum.best.value < best.value):
             best, settle = optimum.best, optimum.settle
-        if best is not None and best.value <= floor_of_time(program, machine).time:
+        if best is not None and best.value <= floor.time:
             break
     if best is not None and settle is not None:
         outcome = Outcome.OPTIMAL if proved else Outcome.FEASIBLE

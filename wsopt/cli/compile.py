@@ -1,0 +1,232 @@
+"""`wsopt compile`: from a graph to a folder with a build of one kernel, of several, or of a range of extents."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wsopt.cli.options import AsJson, Graph, Scheduler
+from wsopt.terminal import print_json, print_text, progress, tell
+
+if TYPE_CHECKING:
+    from wsopt.build import Build
+    from wsopt.graph.symbolic import SymbolicGraph
+    from wsopt.graph.types import Graph as TensorGraph
+    from wsopt.machine.types import Machine
+    from wsopt.program.conditions import Conditions
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of every search: the card, seconds for all, the cache, a cluster; and where the build goes."""
+
+    machine: Machine
+    target: Path
+    seconds: float | None
+    use_cache: bool
+    scheduler: str | None
+    as_json: bool
+
+    def told(self, summary: dict[str, Any], seconds: float, text: str) -> None:
+        """Print what was found, as JSON or as text."""
+        if self.as_json:
+            print_json({**summary, "solve_s": round(seconds, 3), "directory": str(self.target)})
+        else:
+            print_text(text)
+
+
+def compile_(
+    graph: Graph,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="the folder to write")] = None,
+    machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
+    time_limit: Annotated[float | None, typer.Option(min=0.001, help="seconds for the whole command")] = None,
+    under: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="conditions, such as consumers=2,ring=3: the best under them"),
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="neither read nor write the cache")] = False,
+    tuned: Annotated[bool, typer.Option("--tuned", help="choose by what `tune` has measured")] = False,
+    card: Annotated[str | None, typer.Option(help="with --tuned: the GPU, if several were measured")] = None,
+    kernels: Annotated[
+        int | None, typer.Option(min=1, max=64, help="of a graph with dims: kernels at most (default 4)")
+    ] = None,
+    cut: Annotated[
+        bool, typer.Option("--cut", help="look for a cut into kernels also where one kernel computes all")
+    ] = False,
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compile a graph into a folder with graph.json, schedule.json, kernel.py, report.txt and search.json.
+
+    A graph that no single kernel computes is cut into several, with one run(). One with named dimensions (dims) is
+    compiled for their ranges, to a few kernels with one run().
+    """
+    from wsopt.folder import check_target
+    from wsopt.graph.symbolic import SymbolicGraph, load_any
+    from wsopt.machine.load import load_machine
+    from wsopt.partition.make import is_refused
+    from wsopt.program.conditions import FREE
+    from wsopt.schedule.spec import parse_conditions
+
+    _tuned_options(tuned=tuned, card=card, time_limit=time_limit, under=under, scheduler=scheduler)
+    conditions = FREE if under is None else parse_conditions(under, "--under")
+    target = output or Path(f"{graph.stem}.wsopt")
+    read = load_any(graph)
+    asked = _Asked(load_machine(machine), target, time_limit, not no_cache, scheduler, as_json)
+    check_target(target)
+    if isinstance(read, SymbolicGraph):
+        told = "is for graphs of numbers, not for one with dims"
+        _one_kernel_options(tuned=tuned, under=under, what=told)
+        _compile_range(read, asked, kernels)
+        return
+    if kernels is not None:
+        raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
+    if cut or (not (tuned or under is not None) and is_refused(read, asked.machine)):
+        _one_kernel_options(tuned=tuned, under=under, what="is for one kernel, not for a cut")
+        _compile_cut(read, asked)
+    else:
+        _compile_one(read, asked, conditions, tuned=tuned, card=card)
+
+
+def _compile_one(
+    graph: TensorGraph, asked: _Asked, conditions: Conditions, *, tuned: bool, card: str | None
+) -> None:
+    from wsopt.folder import write_folder
+
+    show, stop = progress()
+    try:
+        if tuned:
+            from wsopt.tune.tuned import tuned_build
+
+            use_cache = asked.use_cache
+            found = tuned_build(
+                graph, asked.machine, card=card, use_cache=use_cache, progress=show, tell=tell
+            )
+        else:
+            found = _searched(graph, asked, conditions, show)
+    finally:
+        stop()
+    write_folder(asked.target, found.files)
+    asked.told(found.summary, found.seconds, _summary_text(found.summary, found.seconds, asked.target))
+
+
+def _searched(
+    graph: TensorGraph, asked: _Asked, conditions: Conditions, show: Callable[[str, int, int], None]
+) -> Build:
+    """The build that a search here, or by a worker of a cluster, ends with."""
+    if asked.scheduler is None:
+        from wsopt.driver import build
+
+        return build(
+            graph,
+            asked.machine,
+            under=conditions,
+            seconds=asked.seconds,
+            use_cache=asked.use_cache,
+            progress=show,
+        )
+    from wsopt.batch import BuildTask, build_one
+    from wsopt.pool.cluster import workers_at
+
+    task = BuildTask(graph, asked.machine, under=conditions, seconds=asked.seconds)
+    with workers_at(asked.scheduler) as workers:
+        (found,) = build_one(
+            task, workers, use_cache=asked.use_cache, progress=functools.partial(show, "search")
+        )
+    return found
+
+
+def _compile_range(graph: SymbolicGraph, asked: _Asked, kernels: int | None) -> None:
+    from wsopt.pool.cluster import workers_at
+    from wsopt.ranges.command import compile_range, compiled_text
+    from wsopt.ranges.make import DEFAULT_KERNELS
+
+    show, stop = progress()
+    try:
+        with workers_at(asked.scheduler) as workers:
+            found = compile_range(
+                graph,
+                asked.machine,
+                asked.target,
+                kernels=kernels or DEFAULT_KERNELS,
+                seconds=asked.seconds,
+                use_cache=asked.use_cache,
+                workers=workers,
+                progress=show,
+            )
+    finally:
+        stop()
+    asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
+
+
+def _compile_cut(graph: TensorGraph, asked: _Asked) -> None:
+    from wsopt.partition.command import compiled_text
+    from wsopt.partition.make import build_cut
+    from wsopt.pool.cluster import workers_at
+
+    show, stop = progress()
+    try:
+        with workers_at(asked.scheduler) as workers:
+            found = build_cut(
+                graph,
+                asked.machine,
+                seconds=asked.seconds,
+                use_cache=asked.use_cache,
+                workers=workers,
+                progress=show,
+            )
+    finally:
+        stop()
+    found.save(asked.target)
+    asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
+
+
+def _tuned_options(
+    *, tuned: bool, card: str | None, time_limit: float | None, under: str | None, scheduler: str | None
+) -> None:
+    """Refuse options that exclude `--tuned`, and the one that wants it."""
+    if tuned and time_limit is not None:
+        raise typer.BadParameter(
+            "a search that is cut short has no fixed candidates", param_hint="--time-limit"
+        )
+    if card is not None and not tuned:
+        raise typer.BadParameter(
+            "says whose measurements count, and wants --tuned beside it", param_hint="--card"
+        )
+    if tuned and under is not None:
+        raise typer.BadParameter("what `tune` has measured was made without conditions", param_hint="--under")
+    if tuned and scheduler is not None:
+        raise typer.BadParameter(
+            "`tune --scheduler` finds the candidates, and --tuned has them from the cache",
+            param_hint="--scheduler",
+        )
+
+
+def _one_kernel_options(*, tuned: bool, under: str | None, what: str) -> None:
+    """Refuse options that are about one kernel, where a graph gets several."""
+    given = {"--tuned": tuned, "--under": under is not None}
+    for option in (option for option, there in given.items() if there):
+        raise typer.BadParameter(what, param_hint=option)
+
+
+def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:
+    kernel = summary["kernels"][0]
+    roles = ", ".join(f"{p['role']} {p['warps']}w/{p['registers']}r" for p in kernel["partitions"])
+    rings = ", ".join(f"{name} x{depth}" for name, depth in kernel["rings"].items())
+    checks, made = summary["verified"]["interpreter"], kernel["ptxas"]
+    skipped = f"  skipped for lack of time: {', '.join(summary['skipped'])}\n" if "skipped" in summary else ""
+    under = f" under {summary['conditions']}" if "conditions" in summary else ""
+    return (
+        f"{summary['name']} on {summary['machine']}{under}: {summary['status']}, gap {summary['gap']:.1%}, "
+        f"predicted {summary['predicted_us']:.1f} us (roofline {summary['roofline_us']:.1f} us), {seconds:.1f} s\n"
+        f"  II {kernel['ii_cycles']} cycles; {roles}; {rings}; {kernel['shared_memory_bytes']} bytes shared\n"
+        f"  checked: schedule, {checks['seeds']} interleavings (error {checks['max_relative_error']:.1e}, "
+        f"{checks['lines']['run']} of {checks['lines']['of']} lines), "
+        f"machine code ({made['registers']} registers, {made['tensor_instructions']} tensor instructions)\n{skipped}"
+        f"  written to {where}"
+    )
