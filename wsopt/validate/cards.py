@@ -29,8 +29,8 @@ class Side:
     """A problem's schedule on one card: its predicted microseconds and the roofline's, the number and the warps of
     each role, the tile of a block, slots of all rings, cycles of an interval, waves of tiles; the `columns` of tensor
     memory that it takes for so many `sets` of sums, over how many blocks `splits` its sums are split, and how many
-    `products` its loop has. Whether it `promotes` partial sums, or computes `beside` products. In a loop that computes
-    values between products: how many of eight exp2 go by a polynomial, and in which memory products take `operands`.
+    `products` its loop has. Whether it `promotes` partial sums, or computes `beside` products. In a loop that
+    computes values between products: how many of eight exp2 go by a polynomial, and the memory of `operands`.
     """
 
     microseconds: float

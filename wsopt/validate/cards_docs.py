@@ -38,10 +38,10 @@ consumers' registers do not hold them; consumers read a tile's sums behind its l
 {other.multiply_adds:g} multiply-adds of bf16 a cycle and {other.l2_bytes:g} bytes from L2, one of {one.name}
 {one.multiply_adds:g} and {one.l2_bytes:g}: tiles have to make more of a byte.
 
-Where a loop computes values between products, as attention does, scores and computed operands go through tensor memory
-too. On {one.name} a consumer issues products of its own rows, waits for them, and has scores and sums in registers. On
-{other.name} it reads a row of scores a thread, and the warp that issues goes on with the other consumer's products
-meanwhile. Sums are rescaled where they lie, so that this need not be done by who computes.
+Where a loop computes values between products, as attention does, scores and computed operands go through tensor
+memory too. On {one.name} a consumer issues the products of its rows, waits for them, and has scores and sums in
+registers. On {other.name} each of its threads reads a row of scores, and the warp that issues goes on with the other
+consumer's products meanwhile. Sums are rescaled where they lie, which another warpgroup than the consumer's may do.
 
 """
 
@@ -167,18 +167,16 @@ _MEMORY = {Operands.SCORES: "their scores' columns", Operands.COLUMNS: "columns 
 
 
 def _computed(side: Side, cards: tuple[Card, Card]) -> Iterator[str]:
-    """What it has where values are computed between products: who rescales sums, where operands lie, the pipes of exp2,
-    of which the second card has as many a cycle as the first while products got faster.
+    """What it has where values are computed between products: who rescales sums, where operands lie, and the pipes of
+    exp2. The second card computes as many of those a cycle as the first, while its products are faster.
     """
     if PartitionRole.CORRECTION in {name for name, _, _ in side.roles}:
         yield "a correction warpgroup rescales sums, off the way of those who compute"
     yield f"operands in {_MEMORY[Operands(side.operands)]}"
     if side.exp2_eighths:
         before, now = (card.multiply_adds / card.exp2 for card in cards)
-        yield (
-            f"{side.exp2_eighths}/8 of exp2 on the FMA pipe, for {now:g} multiply-adds take as long as one exp2 instead "
-            f"of {before:g}"
-        )
+        why = f"for {now:g} multiply-adds take as long as one exp2 instead of {before:g}"
+        yield f"{side.exp2_eighths}/8 of exp2 on the FMA pipe, {why}"
 
 
 def _tiles(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]:
