@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wsopt.errors import WsoptError
-from wsopt.report.layout import counted, joined
+from wsopt.report.layout import counted
 from wsopt.schedule.types import PartitionRole
 from wsopt.targets import Operands
 from wsopt.validate.cards import Card, Problems, Side, load_cards
@@ -119,7 +119,7 @@ def _roles(found: Problems) -> Iterator[str]:
     yield f"| problem | {one.name} | {other.name} | what differs besides, and why |"
     yield "|---|---|---|---|"
     for name, first, second in found.rows:
-        told = joined(list(differences(first, second, found.cards))) or "nothing"
+        told = "; ".join(differences(first, second, found.cards)) or "nothing"
         yield f"| {name} | {_told(first)} | {_told(second)} | {told} |"
 
 
@@ -139,8 +139,8 @@ def differences(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator
         yield _sets(second, cards[1])
     if first.promotes and not second.promotes:
         yield "f8 sums are f32's in the tensor core, so consumers add up none"
-    if second.products > 1 and second.columns:
-        yield from _computed(second, cards)
+    if second.operands != Operands.REGISTERS:
+        yield from _computed(first, second, cards)
     stores = ["store_warp" in {name for name, _, _ in side.roles} for side in (first, second)]
     if stores[0] != stores[1]:
         yield "store warps start the stores" if stores[1] else "consumers start their stores"
@@ -156,27 +156,35 @@ def _sets(side: Side, card: Card) -> str:
     """How many sets of sums it keeps, and why no more."""
     if side.sets > 1:
         return f"{side.sets} sets of sums: an epilogue runs under the next tile's products"
+    one_tile = "one set of sums, for a block has one tile"
+    if side.operands != Operands.REGISTERS:  # emitter.v1: values in tensor memory are one tile's
+        return one_tile
     if 2 * side.columns > card.columns:
         return f"one set of sums, for two of {side.columns} columns are more than {card.columns}"
-    if side.waves == 1 or side.products > 1:  # emitter.v1: values in tensor memory are one tile's
-        return "one set of sums, for a block has one tile"
+    if side.waves == 1:
+        return one_tile
     return "one set of sums, for consumers are in the loop" if side.beside else "one set of sums"
 
 
 _MEMORY = {Operands.SCORES: "their scores' columns", Operands.COLUMNS: "columns of their own"}
 
 
-def _computed(side: Side, cards: tuple[Card, Card]) -> Iterator[str]:
-    """What it has where values are computed between products: who rescales sums, where operands lie, and the pipes of
-    exp2. The second card computes as many of those a cycle as the first, while its products are faster.
+def _computed(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]:
+    """What it has where values are computed between products: who rescales sums, where operands lie, the pipes of exp2,
+    the rows of a consumer, and the streamed elements of a K-block.
     """
-    if PartitionRole.CORRECTION in {name for name, _, _ in side.roles}:
+    if PartitionRole.CORRECTION in {name for name, _, _ in second.roles}:
         yield "a correction warpgroup rescales sums, off the way of those who compute"
-    yield f"operands in {_MEMORY[Operands(side.operands)]}"
-    if side.exp2_eighths:
+    yield f"operands in {_MEMORY[Operands(second.operands)]}"
+    if second.exp2_eighths > first.exp2_eighths:
         before, now = (card.multiply_adds / card.exp2 for card in cards)
-        why = f"for {now:g} multiply-adds take as long as one exp2 instead of {before:g}"
-        yield f"{side.exp2_eighths}/8 of exp2 on the FMA pipe, {why}"
+        why = f"for one takes the time of {now:g} multiply-adds instead of {before:g}"
+        yield f"{second.exp2_eighths}/8 of exp2 on the FMA pipe, {why}"
+    rows = [side.tile[0] // side.consumers for side in (first, second)]
+    if rows[0] != rows[1]:
+        yield f"{rows[1]} rows a consumer instead of {rows[0]}, one for each lane of tensor memory"
+    if first.tile[2] != second.tile[2]:
+        yield f"K-blocks of {second.tile[2]} instead of {first.tile[2]}"
 
 
 def _tiles(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]:
@@ -188,18 +196,6 @@ def _tiles(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]
         before, now = (round(rows * n / (2 * (rows + n))) for rows, n, _ in (first.tile, second.tile))
         if before != now:
             yield f"{now} multiply-adds a byte of 16-bit operands instead of {before}"
-    else:
-        yield from _rows_of_values(first, second)
-
-
-def _rows_of_values(first: Side, second: Side) -> Iterator[str]:
-    """The rows of consumers that compute values, and the streamed elements of a K-block."""
-    before, now = (side.tile[0] // side.consumers for side in (first, second))
-    if before != now:
-        lanes = ", one for each lane of tensor memory" if second.columns else ""
-        yield f"{now} rows a consumer instead of {before}{lanes}"
-    if first.tile[2] != second.tile[2]:
-        yield f"K-blocks of {second.tile[2]} instead of {first.tile[2]}"
 
 
 def main(arguments: Sequence[str]) -> int:
