@@ -170,8 +170,8 @@ _MEMORY = {Operands.SCORES: "their scores' columns", Operands.COLUMNS: "columns 
 
 
 def _computed(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]:
-    """What it has where values are computed between products: who rescales sums, where operands lie, the pipes of exp2,
-    the rows of a consumer, and the streamed elements of a K-block.
+    """What it has where values are computed between products: who rescales sums, where operands lie, the pipes of
+    exp2, the rows of a consumer, and the streamed elements of a K-block.
     """
     if PartitionRole.CORRECTION in {name for name, _, _ in second.roles}:
         yield "a correction warpgroup rescales sums, off the way of those who compute"
