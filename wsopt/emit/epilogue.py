@@ -13,7 +13,7 @@ from wsopt.emit.instructions import arrive, expect, tma_load, wait, when
 from wsopt.emit.names import Names
 from wsopt.emit.operations import operand_of
 from wsopt.emit.plan import KernelPlan
-from wsopt.emit.stores import row_store, stores
+from wsopt.emit.stores import store_by_address, stores
 from wsopt.emit.sums import cut_to_subtiles, subtile_name
 from wsopt.emit.tensors import Box, coordinates, tile_load
 from wsopt.emit.vectors import load_text, widened
@@ -104,8 +104,8 @@ def epilogue(plan: KernelPlan) -> Function:
         carried=False,
     )
     lines += writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
-    for argument in plan.row_outputs:
-        lines.append(row_store(plan, argument, writer.operand(argument.of.value)))
+    for argument in plan.outputs_by_address:
+        lines.append(store_by_address(plan, argument, writer.operand(argument.of.value)))
     for output in after.tile_outputs:
         lines += stores(plan, output, writer.operand(output.value), "column")
     given = (f"{one}: gl.constexpr" if one in constants else one for one in _parameters(plan))

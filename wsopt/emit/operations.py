@@ -12,7 +12,7 @@ from wsopt.emit.instructions import Mma
 from wsopt.emit.plan import KernelPlan, loop_name
 from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
-from wsopt.emit.stores import row_store
+from wsopt.emit.stores import store_by_address
 from wsopt.emit.sums import accumulator_names
 from wsopt.emit.tensors import Box, tile_load, tile_view
 from wsopt.emit.text import environment, of_slot
@@ -248,7 +248,7 @@ def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:
         load = load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
         lines.append(f"{known[name].name} = {load}")
     lines += writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
-    lines += [row_store(plan, one, writer.operand(one.of.value)) for one in plan.row_outputs]
+    lines += [store_by_address(plan, one, writer.operand(one.of.value)) for one in plan.outputs_by_address]
     return lines, frozenset(writer.called)
 
 

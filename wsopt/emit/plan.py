@@ -42,7 +42,7 @@ class KernelPlan:
     `loaders` are the rings of each loading warp in the order in which it fills them, that of the schedule.
     `stationary` are the boxes of the tile that a block holds for each consumer, one for each of its parts. Of the
     epilogue's sources `inputs` are full tiles, `vectors` are read by address: some `prefetched`, the `late` ones by
-    each subtile. TMA writes `outputs`; `row_outputs` have one value a row. `refill` is when a consumer copies a
+    each subtile. TMA writes `outputs`, threads `outputs_by_address`. `refill` is when a consumer copies a
     tile's inputs. With `inputs_by_loader` the loading warp does, before the copies of a tile's last `inputs_ahead`
     K-blocks.
 
@@ -77,7 +77,7 @@ class KernelPlan:
     prefetched: Mapping[str, Prefetched]
     late: Mapping[str, ByAddress[Source]]
     outputs: Mapping[str, Box]
-    row_outputs: tuple[ByAddress[Output], ...]
+    outputs_by_address: tuple[ByAddress[Output], ...]
     staged: Staging
     refill: Refill
     inputs_by_loader: bool
@@ -226,7 +226,10 @@ class KernelPlan:
     def stored(self) -> list[str]:
         """Arguments for a consumer's stores: addresses of row outputs, and descriptors where it starts the copies."""
         boxes = () if self.stores_apart else self.outputs.values()
-        return [*(a for row in self.row_outputs for a in row.arguments), *(box.descriptor for box in boxes)]
+        return [
+            *(a for row in self.outputs_by_address for a in row.arguments),
+            *(box.descriptor for box in boxes),
+        ]
 
     @property
     def extent_names(self) -> dict[Role, str]:
@@ -289,7 +292,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     outputs = {
         o.name: boxes.box("written", o.name.replace(".", "_"), o.view, subtile) for o in after.tile_outputs
     }
-    row_outputs = tuple(
+    outputs_by_address = tuple(
         ByAddress(o, names(f"written:{o.name}", o.name)) for o in after.outputs if not o.is_tile
     )
     items = program.items
@@ -313,7 +316,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
             for name, v in vectors.items() if after.prefetched
         },
         late={} if after.prefetched else {name: v for name, v in vectors.items() if name in read},
-        outputs=outputs, row_outputs=row_outputs, staged=staging(program, buffers, inputs, outputs),
+        outputs=outputs, outputs_by_address=outputs_by_address, staged=staging(program, buffers, inputs, outputs),
         refill=Refill(0, 0) if s.parted else refill(program, verified.machine, buffers),
         inputs_by_loader=buffers.inputs_by_loader,
         inputs_ahead=_inputs_ahead(verified), items=items,

@@ -228,7 +228,10 @@ def _mask_checks(bounds: Bounds) -> Iterator[Check]:
 def _arguments(plan: KernelPlan) -> Iterator[Argument]:
     """The kernel's arguments in order: tensor maps, tensors passed by address, extents, the order of tiles."""
     yield from map(_tensor_map, (*plan.moved, *plan.inputs.values(), *plan.outputs.values()))
-    by_address: list[ByAddress[Source] | ByAddress[Output]] = [*plan.vectors.values(), *plan.row_outputs]
+    by_address: list[ByAddress[Source] | ByAddress[Output]] = [
+        *plan.vectors.values(),
+        *plan.outputs_by_address,
+    ]
     for one in by_address:
         view, steps = one.of.view, axis_strides(one.of.view)
         yield PointerArgument(one.pointer, view.tensor, view.dtype)

@@ -38,9 +38,16 @@ def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> I
         yield tma_store(staged.box.descriptor, place, staged.buffer)
 
 
-def row_store(plan: KernelPlan, argument: ByAddress[Output], operand: Operand) -> str:
-    """An output of one value a row, which the first subtile of a row's first tile stores by address."""
+def store_by_address(plan: KernelPlan, argument: ByAddress[Output], operand: Operand) -> str:
+    """An output that threads store: a tile, or a subtile of it, whose rows TMA cannot begin with; or one value a row,
+    which the first subtile of a row's first tile stores.
+    """
     value = _rounded(operand, argument.of.view.dtype)
+    if argument.of.by_threads:
+        rows, columns = "gl.expand_dims(rows, 1)", "gl.expand_dims(columns, 0)"
+        # Beyond 2^31 elements an offset would not fit the type of the indices.
+        address = argument.at(plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)"))
+        return f"gl.store({address}, {value}, mask=({rows} < row_extent) & ({columns} < column_extent))"
     address = argument.at(plan.place("rows", "columns"))
     store = f"gl.store({address}, {value}, mask=rows < row_extent)"
     if plan.columns:

@@ -22,7 +22,7 @@ from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
 from wsopt.emit.operations import Operations
 from wsopt.emit.slots import Window, next_slots, next_step, step_at
 from wsopt.emit.stamps import Point, Wait, between, loop_stamp
-from wsopt.emit.stores import row_store, stores
+from wsopt.emit.stores import store_by_address, stores
 from wsopt.emit.windows import windows_of
 from wsopt.errors import CheckError
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
@@ -150,8 +150,8 @@ class _Unroller:
         """The stores of a tile; those of values of rows that no SM holds come behind their last part."""
         plan, writer = self.operations.plan, self.operations.writer
         long_rows = plan.program.long_rows
-        for argument in () if long_rows else plan.row_outputs:
-            yield row_store(plan, argument, writer.operand(argument.of.value))
+        for argument in () if long_rows else plan.outputs_by_address:
+            yield store_by_address(plan, argument, writer.operand(argument.of.value))
         column = "column" if long_rows else plan.column(0)
         for output in plan.program.after.tile_outputs:
             yield from stores(plan, output, writer.operand(output.value), column)

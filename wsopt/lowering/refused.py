@@ -20,8 +20,11 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
         yield from _row_problems(region)
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
     remedy = remedies.REDUCED_PITCH if region.whole_rows else remedies.OUTPUT_PITCH
-    for output in region.tile_outputs:
-        yield from _copy_problems(output.view, machine, remedy)
+    for output in region.outputs:
+        # The threads that compute an output of a product can store it, whatever its rows begin with.
+        by_threads = output.by_threads and region.contractions and not region.whole_rows
+        if output.has_columns and not by_threads:
+            yield from _copy_problems(output.view, machine, remedy)
     full = (source.view for source in region.full_sources)
     for view in (*region.streams, *region.stationary_operands, *full):
         yield from _copy_problems(view, machine, remedies.INPUT_PITCH)

@@ -20,6 +20,8 @@ from wsopt.tensors.views import Reduction, View
 
 _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
 """An accumulator lies over threads in matrices of 8 x 8: each thread has two neighbours of a row (PTX ISA, wgmma)."""
+_CYCLES_OF_A_LINE = 1.0
+"""Cycles of each row that a warp's store by address touches: an estimate, not measured."""
 _LEAST_BITS = {"store": 8, "load": 16}
 """Elements of fewer bits are counted as these: narrower ones were not measured."""
 
@@ -75,6 +77,9 @@ def _cycles(after: Epilogue, s: Structure, machine: Machine, contention: int, ar
     )
     stored = [staging_cycles(output.view, s, machine, contention) for output in after.tile_outputs]
     subtile += sum(stored) + len(stored) * machine.tma_store_box_cycles
+    by_threads = sum(output.by_threads for output in after.outputs)
+    lines = s.rows * s.subtile_columns / machine.threads_per_warp * _ROWS_OF_A_MATRIX
+    subtile += by_threads * contention * lines * _CYCLES_OF_A_LINE
     starts = (machine.tile_start[f"row_{i.kind}"] for i in after.items if isinstance(i, Reduction))
     once += latency.mma_latency + s.rows / TILE_ROWS * sum(starts)
     return math.ceil(arithmetic + s.subtiles * subtile + once)
@@ -125,7 +130,9 @@ def epilogues(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) 
     """Cycles of a block's epilogues. Where sums are split, the last part of a tile has the tile's, and each has its
     share of one.
     """
-    each, last = (epilogue_cycles(program, machine, buffers, last=last) for last in (False, True))
+    last = epilogue_cycles(program, machine, buffers, last=True)
+    persistent = program.structure.persistent
+    each = epilogue_cycles(program, machine, buffers) if persistent else last
     split, splits = split_cost(program, machine), program.structure.splits
     if program.shares is not None:
         return _of_shares(program.shares, split, each, last, in_turn=program.work is not None)

@@ -152,7 +152,7 @@ def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
         return tuple(f"{PartitionRole.LOADER}{i}" for i in range(1 if first else most_loaders(program)))
     if op.apart:
         return (f"{PartitionRole.CORRECTION if op.kind is OpKind.RESCALE else PartitionRole.TRANSFORM}0",)
-    by_warp = program.tensor_columns and _by_mma_warp(op)
+    by_warp = _by_mma_warp(op) and program.tensor_columns
     role, number = (PartitionRole.MMA_WARP, 0) if by_warp else (PartitionRole.CONSUMER, op.consumer)
     return (f"{role}{number}",)
 

@@ -202,9 +202,24 @@ class Output:
 
     @property
     def is_tile(self) -> bool:
-        """Whether it has rows and columns, which TMA stores; else it is a value a row, stored by address."""
+        """Whether it has rows and columns that TMA stores; else threads store it by address."""
+        return self.has_columns and not self.by_threads
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether it has rows and columns; else it is a value a row."""
         return Role.COLUMN in self.view.roles
 
+    @property
+    def by_threads(self) -> bool:
+        """Whether threads store its rows and columns: TMA cannot begin at each of its rows."""
+        outer = zip(self.view.extents, self.view.strides[:-1], strict=False)
+        steps = (stride * self.view.dtype.bits for extent, stride in outer if extent > 1)
+        return self.has_columns and any(step % TMA_BITS for step in steps)
+
+
+TMA_BITS = 128
+"""Bits of which the addresses of a tensor map's rows are multiples (CUDA driver API, cuTensorMapEncodeTiled)."""
 
 Scalar = int | float
 

@@ -7,6 +7,7 @@ before it as there are.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -86,8 +87,13 @@ def held_to(program: TileProgram, machine: Machine, slots: int) -> Machine:
     """The machine with just the shared memory for a ring of so many slots, and the fewest buffers beside it."""
     if not slots:
         return machine
-    least = budget.least_buffers(program)
-    return replace(machine, shared_memory_per_block_bytes=budget.shared_memory(program, slots, least))
+    return _with_shared_memory(machine, budget.shared_memory(program, slots, budget.least_buffers(program)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _with_shared_memory(machine: Machine, nbytes: int) -> Machine:
+    """The machine whose blocks have so much: one for all programs, as caches of other rooms compare machines."""
+    return replace(machine, shared_memory_per_block_bytes=nbytes)
 
 
 def pool(region: Cuttable, machine: Machine, margin: int) -> tuple[Entry, ...]:

@@ -1,0 +1,100 @@
+"""Outputs whose rows begin where TMA can begin none: the threads that compute them store them by address."""
+
+from __future__ import annotations
+
+import pytest
+from emit_builds import Body, build, case, graph_of, small_case
+from other_compiler import compiled_by
+
+from wsopt.codegen import compile_kernel, verdict
+from wsopt.emit.source import expectation
+from wsopt.errors import LoweringError
+from wsopt.frontend.region import find_region
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.lowering.structures import structures
+from wsopt.machine import load_machine
+from wsopt.program.types import Sharing, Structure
+
+
+def _product(g: GraphBuilder, rows: int, columns: int, depth: int = 64) -> Symbol:
+    x, w = g.input("x", (rows, depth), "bf16"), g.input("w", (columns, depth), "bf16")
+    return g.matmul(x, w, transpose_b=True)
+
+
+def classes(g: GraphBuilder) -> Symbol:
+    """Ten columns of 20 bytes, with a bias."""
+    return g.cast(g.add(_product(g, 150, 10), g.input("bias", (10,), "f32")), "bf16", name="y")
+
+
+def odd(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """Rows of an odd number of halves, and of as many bytes."""
+    p = _product(g, 100, 77)
+    return g.cast(p, "f16", name="y"), g.cast(g.mul(p, 0.5), "f8e4m3", name="z")
+
+
+def both(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """100 columns: rows of 200 bytes by threads, of 400 by TMA."""
+    p = _product(g, 100, 100)
+    return g.cast(p, "bf16", name="y"), g.mul(p, 2.0, name="z")
+
+
+def batched(g: GraphBuilder) -> Symbol:
+    a, b = g.input("a", (3, 72, 64), "bf16"), g.input("b", (3, 36, 64), "bf16")
+    return g.cast(g.matmul(a, b, transpose_b=True), "bf16", name="y")
+
+
+def deep(g: GraphBuilder) -> Symbol:
+    return g.cast(_product(g, 64, 50, 1024), "bf16", name="y")
+
+
+def structure(
+    consumers: int = 2, sharing: Sharing = Sharing.COOPERATIVE, *, persistent: bool = True, swap: bool = False,
+    subtiles: int = 1, splits: int = 1,
+) -> Structure:  # fmt: skip
+    return Structure(64, 64, 64, consumers, 4, sharing, persistent, swap, subtiles, 1, splits=splits)
+
+
+CUTS: dict[str, tuple[Body, Structure]] = {
+    "a bias": (classes, structure(1, persistent=False)),
+    "two of threads": (odd, structure(2, Sharing.PING_PONG)),
+    "one of each": (both, structure(2, subtiles=2)),
+    "operands swapped": (both, structure(1, swap=True)),
+    "batches": (batched, structure(1)),
+    "split sums": (deep, structure(1, splits=2)),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_computes(name: str) -> None:
+    body, s = CUTS[name]
+    made = build(graph_of(body), s, 96)
+    assert "gl.store(y_ptr + " in made.source
+    assert ("tma_store(z_desc" in made.source) is (body is both)
+    assert case(made.graph).fault(made.source, 1) is None
+    assert small_case(made).fault(made.source, 1) is None
+
+
+@pytest.mark.parametrize(
+    "gone", ["(gl.expand_dims(rows, 1) < row_extent) & ", " & (gl.expand_dims(columns, 0) < column_extent)"]
+)
+def test_a_store_beyond_the_end_is_found(gone: str) -> None:
+    made = build(graph_of(both), structure(2, subtiles=2), 96)
+    assert gone in made.source
+    assert case(made.graph).fault(made.source.replace(gone, ""), 1) is not None
+
+
+@pytest.mark.compiler
+def test_machine_code_is_what_was_asked_for(other_triton: str) -> None:
+    made = build(graph_of(both), structure(2, subtiles=2), 96)
+    asked = expectation(made.verified)
+    assert verdict(compile_kernel(made.source), asked) == ()
+    (other,) = compiled_by(other_triton, [made.source])
+    assert other["tensor_instructions"] == asked.tensor_instructions
+    assert (other["stack_bytes"], other["spill_stores"]) == (0, 0)
+
+
+def test_rows_without_a_product_are_refused() -> None:
+    g = GraphBuilder("rows")
+    g.output(g.cast(g.softmax(g.input("x", (64, 100), "bf16")), "bf16", name="y"))
+    with pytest.raises(LoweringError, match=r"tensor y: .* has a stride of 200 bytes; TMA needs"):
+        next(structures(find_region(g.build()), load_machine("h200")))
