@@ -111,6 +111,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "shares_columns": _shares_columns(plan),
         "own_sizes": plan.values_apart,
         "default_warps": default.warps,
+        "consumer_warps": s.consumer_warps,
         "tf32": bool(plan.summed) and plan.program.whole.dtype is DType.F32,
         "mma_k": 256 // plan.program.whole.dtype.bits,
         "subtiles": 1 if plan.sums_apart or s.splits > 1 else s.subtiles,
