@@ -157,7 +157,7 @@ def _sets(side: Side, card: Card) -> str:
     if side.sets > 1:
         return f"{side.sets} sets of sums: an epilogue runs under the next tile's products"
     one_tile = "one set of sums, for a block has one tile"
-    if side.operands != Operands.REGISTERS:  # emitter.v1: values in tensor memory are one tile's
+    if side.operands != Operands.REGISTERS:  # a block has one tile where values go through tensor memory
         return one_tile
     if 2 * side.columns > card.columns:
         return f"one set of sums, for two of {side.columns} columns are more than {card.columns}"
