@@ -11,6 +11,11 @@ from wsopt.emit.source import expectation
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import random_inputs
+from wsopt.interpret.host import TORCH_DTYPES, HostTensor, empty_strided
+from wsopt.interpret.machine import Machine
+from wsopt.interpret.modules import load
+from wsopt.interpret.storage import Role
 from wsopt.lowering.structures import structures
 from wsopt.machine import load_machine
 from wsopt.program.types import Sharing, Structure
@@ -43,6 +48,12 @@ def batched(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(a, b, transpose_b=True), "bf16", name="y")
 
 
+def constant(g: GraphBuilder) -> Symbol:
+    """Constant weights whose rows are 300 columns, 600 bytes: padded before the first launch."""
+    x, w = g.input("x", (100, 64), "bf16"), g.input("w", (64, 300), "bf16", constant=True)
+    return g.cast(g.matmul(x, w), "bf16", name="y")
+
+
 def deep(g: GraphBuilder) -> Symbol:
     return g.cast(_product(g, 64, 50, 1024), "bf16", name="y")
 
@@ -60,6 +71,7 @@ CUTS: dict[str, tuple[Body, Structure]] = {
     "one of each": (both, structure(2, subtiles=2)),
     "operands swapped": (both, structure(1, swap=True)),
     "batches": (batched, structure(1)),
+    "constant weights": (constant, structure(2)),
     "split sums": (deep, structure(1, splits=2)),
 }
 
@@ -83,6 +95,22 @@ def test_a_store_beyond_the_end_is_found(gone: str) -> None:
     assert case(made.graph).fault(made.source.replace(gone, ""), 1) is not None
 
 
+def test_weights_that_are_not_padded_are_refused_by_the_launch() -> None:
+    made = build(graph_of(constant), structure(2), 96)
+    assert '"w": "padded"' in made.source
+    dense = made.source.replace('"w": "padded"', '"other": "padded"')
+    assert "strides have to be multiples of 16 bytes" in (case(made.graph).fault(dense, 1) or "")
+
+
+def test_an_input_that_changes_is_not_padded() -> None:
+    g = GraphBuilder("changes")
+    g.output(g.matmul(g.input("x", (100, 64), "bf16"), g.input("w", (64, 300), "bf16"), name="y"))
+    with pytest.raises(
+        LoweringError, match=r"tensor w: .* has a stride of 600 bytes; .* a matrix that is \"constant\""
+    ):
+        next(structures(find_region(g.build()), load_machine("h200")))
+
+
 @pytest.mark.compiler
 def test_machine_code_is_what_was_asked_for(other_triton: str) -> None:
     made = build(graph_of(both), structure(2, subtiles=2), 96)
@@ -98,3 +126,18 @@ def test_rows_without_a_product_are_refused() -> None:
     g.output(g.cast(g.softmax(g.input("x", (64, 100), "bf16")), "bf16", name="y"))
     with pytest.raises(LoweringError, match=r"tensor y: .* has a stride of 200 bytes; TMA needs"):
         next(structures(find_region(g.build()), load_machine("h200")))
+
+
+def test_rows_may_lie_apart_in_what_is_given() -> None:
+    """As between kernels, where the next one reads them by TMA."""
+    made = build(graph_of(classes), structure(1, persistent=False), 96)
+    machine = Machine(0, 2, "kernel.py")
+    names = load(made.source, machine)
+    inputs = random_inputs(made.graph, 0)
+    rows = empty_strided((150, 10), (16, 1), dtype=TORCH_DTYPES["bfloat16"])
+    tensors = {name: HostTensor(one, name) for name, one in inputs.items()}
+    grid, arguments, found = names["bind"](tensors, {"y": rows})
+    rows.storage.role = Role.OUTPUT
+    names["kernel"][grid](*arguments, **names["OPTIONS"], launch_pdl=True)
+    assert found["y"] is rows
+    assert case(made.graph, inputs=inputs).referee.agreement("y", rows.numpy_array).accepted

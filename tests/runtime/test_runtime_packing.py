@@ -16,7 +16,9 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture(autouse=True)
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "PACKED", {"q": "four_bits", "w": "eight_bits", "s": "turned"})
+    monkeypatch.setattr(
+        packing, "PACKED", {"q": "four_bits", "w": "eight_bits", "s": "turned", "p": "padded"}
+    )
     monkeypatch.setattr(packing, "_COPIES", {})
 
 
@@ -47,6 +49,14 @@ def test_what_is_turned_keeps_its_numbers_and_what_is_none() -> None:
     found = packing.prepack(s=given)["s"]
     assert found.stride() == (1, 6)
     assert torch.equal(found.view(torch.int16), given.view(torch.int16))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float8_e4m3fn"])
+def test_what_is_padded_begins_each_row_at_a_multiple_of_16_bytes(dtype: str) -> None:
+    given = torch.randn(7, 13).to(getattr(torch, dtype))
+    found = packing.prepack(p=given)["p"]
+    assert found.stride() == (-(-13 * given.element_size() // 16) * 16 // given.element_size(), 1)
+    assert torch.equal(found.contiguous().view(torch.uint8), given.view(torch.uint8))
 
 
 def test_a_tensor_is_packed_once_until_it_is_written_to() -> None:

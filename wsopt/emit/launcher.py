@@ -62,7 +62,7 @@ def launcher_context(recipe: Recipe) -> dict[str, Any]:
         "workspace": workspace_text() if recipe.workspaces else None,
         "packing": packing_text() if recipe.packed else None,
         "packed": [
-            (one.tensor, _PACKINGS.get(one.dtype, "turned") if one.packing is Packing.FRAGMENTS else "turned")
+            (one.tensor, _PACKINGS[one.dtype] if one.packing is Packing.FRAGMENTS else one.packing.value)
             for one in recipe.packed
         ],
         **calls([one.name for one in recipe.inputs]),

@@ -1,4 +1,5 @@
-"""Constants that are laid out anew before the first launch, so that threads load what their products take.
+"""Constants that are laid out anew before the first launch, so that threads load what their products take, and TMA
+can begin with each of their rows.
 
 Quantized elements lie in a row in the order in which a product's operand lies in registers, so that a thread loads 16
 bytes at a time and takes them apart without an exchange. Scales of groups are turned, so that those of a tile's rows
@@ -7,21 +8,42 @@ lie side by side.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
-from wsopt.tensors.views import FRAGMENT, K_BLOCK, Packing, Role, Source, View
+from wsopt.tensors.views import FRAGMENT, K_BLOCK, TMA_BITS, Packing, Role, Source, View
 
 
 def pack_constants(region: Region) -> Region:
-    """The region with packings of what its loop computes operands from. Raises LoweringError for what only a packing
-    makes readable, and has none.
+    """The region with packings of what its loop computes operands from, and of matrices with whose rows TMA could not
+    begin. Raises LoweringError for what only a packing makes readable, and has none.
     """
     packed = {source.name: _packed(region, source) for source in region.streamed_sources if region.body}
-    sources = tuple(replace(source, view=packed.get(source.name, source.view)) for source in region.sources)
-    return replace(region, sources=sources)
+    sources = tuple(
+        replace(source, view=packed.get(source.name) or _padded(region, source.view))
+        for source in region.sources
+    )
+    products = tuple(
+        replace(
+            one,
+            left=_padded(region, one.left) if isinstance(one.left, View) else one.left,
+            right=_padded(region, one.right),
+        )
+        for one in region.contractions
+    )
+    return replace(region, sources=sources, contractions=products)
+
+
+def _padded(region: Region, view: View) -> View:
+    """A constant matrix with room behind its rows, if TMA cannot begin with each of them as they lie."""
+    dense = len(view.roles) == view.rank == 2 and view.strides == (view.extents[1], 1) and not view.cutouts
+    if view.is_pitched or not (dense and view.constant and _uses(region, view.tensor) == 1):
+        return view
+    pitch = math.lcm(TMA_BITS, view.dtype.bits) // view.dtype.bits
+    return replace(view, strides=(-(-view.extents[1] // pitch) * pitch, 1), packing=Packing.PADDED)
 
 
 def _packed(region: Region, source: Source) -> View:

@@ -30,7 +30,10 @@ IEEE = (
 PROMOTED = 'choose accumulate "f32" for operands of 16 bits, or give the product a graph of its own'
 VIEW_OF_INPUT = "leave it out, and take it of the input, which moves nothing; or compute something of it"
 VIEW_OF_RESULT = "leave it out, and {} the result after the call, which moves nothing"
-INPUT_PITCH = "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then"
+INPUT_PITCH = (
+    "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then; a matrix that is "
+    '"constant" is padded before the first launch'
+)
 OUTPUT_PITCH = "make its last extent a multiple of {}: pad what it is computed from, and cut the result"
 REDUCED_PITCH = "rows of a multiple of {} elements can be stored"
 

@@ -178,6 +178,11 @@ class HostTensor:
         array[...] = self.numpy_array
         return HostTensor(array, self.storage.name)
 
+    def copy_(self, other: HostTensor) -> HostTensor:
+        """Take over another's elements, as work of the stream before the launch; what comes of it is that tensor."""
+        self.numpy_array[...] = other.numpy_array
+        return HostTensor(self.numpy_array, storage=Storage(self.storage.flat, other.storage.name))
+
     def unbind(self, dim: int) -> tuple[HostTensor, ...]:
         """The tensor's parts along a dimension."""
         parts = np.moveaxis(self.numpy_array, dim, 0)
@@ -211,6 +216,17 @@ def empty(shape: Any, *more: int, dtype: TorchDType, device: Any = None) -> Host
     array = aligned(extents, dtype.element.numpy)
     poison(array)
     return HostTensor(array, "output", Storage(array, "output", poisoned=True, role=Role.SCRATCH))
+
+
+def empty_strided(
+    shape: Sequence[int], strides: Sequence[int], *, dtype: TorchDType, device: Any = None
+) -> HostTensor:
+    """`torch.empty_strided` of a matrix whose rows lie apart: poisoned, with the memory between them."""
+    (rows, columns), (pitch, near) = shape, strides
+    if near != 1 or pitch < columns:
+        raise InterpreterError(f"a matrix of {tuple(shape)} with strides {tuple(strides)} is not made here")
+    whole = empty((rows, pitch), dtype=dtype)
+    return HostTensor(whole.numpy_array[:, :columns], storage=whole.storage)
 
 
 def zeros(shape: Any, *more: int, dtype: TorchDType, device: Any = None) -> HostTensor:
@@ -280,6 +296,7 @@ def torch_names(processors: int) -> dict[str, Any]:
         "device": lambda *_: DEVICE,
         "Size": Shape,
         "empty": empty,
+        "empty_strided": empty_strided,
         "zeros": zeros,
         "tensor": tensor,
         "stack": stack,

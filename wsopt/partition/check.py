@@ -5,21 +5,23 @@ graph says, from what is there by then, and nothing that is still read is writte
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from wsopt.folder import BuildFolder
-from wsopt.graph.types import Graph
-from wsopt.partition.document import CutRecord, Step
+from wsopt.graph.types import Graph, row_major_strides
+from wsopt.partition.document import CutRecord, Place, Step
 from wsopt.partition.memory import ALIGNMENT
 
+Strides = tuple[int, ...] | None
 _CLOSE = 1e-9
 
 
 def faults(graph: Graph, record: CutRecord, kernels: Sequence[BuildFolder]) -> Iterator[str]:
     """What is wrong with a record, a sentence each. `kernels` are those of the record's steps, in order."""
     there = {one.name for one in graph.inputs}
+    strides = {place.tensor: _strides(graph, place) for place in record.places}
     for number, (step, kernel) in enumerate(zip(record.steps, kernels, strict=True)):
-        yield from _step_faults(graph, f"step {number}", step, kernel)
+        yield from _step_faults(graph, f"step {number}", step, kernel, strides)
         yield from (
             f"step {number} reads {name} before it is made" for name in step.inputs if name not in there
         )
@@ -31,7 +33,9 @@ def faults(graph: Graph, record: CutRecord, kernels: Sequence[BuildFolder]) -> I
         yield f"the steps take {total} us together, said are {record.predicted_us} us"
 
 
-def _step_faults(graph: Graph, where: str, step: Step, kernel: BuildFolder) -> Iterator[str]:
+def _step_faults(
+    graph: Graph, where: str, step: Step, kernel: BuildFolder, strides: Mapping[str, Strides]
+) -> Iterator[str]:
     """A step whose kernel computes something else than the nodes of the graph that it stands for."""
     own = kernel.graph
     named = {name: step.tensors.get(name, "") for name in (*own.constants, *_tensors(own))}
@@ -45,7 +49,7 @@ def _step_faults(graph: Graph, where: str, step: Step, kernel: BuildFolder) -> I
             yield f"{where}: {named[one.name]} is no {one.type} of the graph"
         elif one.constant and (whole is None or not whole.constant):
             yield f"{where}: {named[one.name]} is read early as a constant, and is none"
-        elif whole is not None and whole.strides != one.strides:
+        elif one.strides != (whole.strides if whole is not None else strides.get(named[one.name])):
             yield f"{where}: {named[one.name]} has other strides"
     for node in own.nodes:
         whole_node = graph.producer(named[node.name])
@@ -61,6 +65,12 @@ def _step_faults(graph: Graph, where: str, step: Step, kernel: BuildFolder) -> I
     told = kernel.verified.schedule.prediction.microseconds
     if not math.isclose(told, step.predicted_us, rel_tol=_CLOSE):
         yield f"{where} is said to take {step.predicted_us} us, its kernel takes {told} us"
+
+
+def _strides(graph: Graph, place: Place) -> Strides:
+    """The strides of a tensor between kernels; None if it is dense."""
+    shape = graph.type_of(place.tensor).shape
+    return row_major_strides((*shape[:-1], place.pitch)) if place.pitch else None
 
 
 def _same(left: Sequence[object], right: Sequence[object]) -> bool:
@@ -88,7 +98,10 @@ def _place_faults(graph: Graph, record: CutRecord) -> Iterator[str]:
         yield "the tensors that have a place are not those between kernels"
         return
     for name, place in placed.items():
-        if place.nbytes != graph.type_of(name).nbytes or place.offset % ALIGNMENT:
+        type_ = graph.type_of(name)
+        rows, length = math.prod(type_.shape[:-1]), type_.shape[-1] if type_.shape else 1
+        size = (rows * (place.pitch or length) * type_.dtype.bits + 7) // 8
+        if place.nbytes != size or 0 < place.pitch < length or place.offset % ALIGNMENT:
             yield f"tensor {name} has a place of another size, or one that is not aligned"
         if place.offset < 0 or place.offset + place.nbytes > record.workspace_bytes:
             yield f"tensor {name} has a place outside of the workspace"

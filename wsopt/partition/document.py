@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from wsopt.graph.types import Graph
+from wsopt.graph.types import Graph, TensorType
+from wsopt.partition.between import pitch, room
 from wsopt.partition.cut import Cut, CutCertificate
 from wsopt.partition.memory import Lifetime, places
 from wsopt.partition.pieces import tensors
@@ -33,13 +34,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A tensor between kernels: where it lies in the workspace, in bytes, and from which step to which it is kept."""
+    """A tensor between kernels: where it lies in the workspace, in bytes, from which step to which it is kept, and
+    the elements from one row to the next where these have room behind them (0 if it is dense).
+    """
 
     tensor: str
     offset: int
     nbytes: int
     first: int
     last: int
+    pitch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +118,15 @@ def lifetimes(graph: Graph, steps: list[Step] | tuple[Step, ...]) -> dict[str, t
 
 def _places(graph: Graph, steps: list[Step]) -> tuple[Place, ...]:
     kept = lifetimes(graph, steps)
-    sizes = {name: graph.type_of(name).nbytes for name in kept}
+    apart = {name: pitch(graph, name) for name in kept}
+    sizes = {
+        name: TensorType(room(graph.type_of(name), apart[name]), graph.type_of(name).dtype).nbytes
+        for name in kept
+    }
     offsets = places([Lifetime(sizes[name], *kept[name]) for name in kept])
     return tuple(
-        Place(name, offset, sizes[name], *kept[name]) for name, offset in zip(kept, offsets, strict=True)
+        Place(name, offset, sizes[name], *kept[name], apart[name])
+        for name, offset in zip(kept, offsets, strict=True)
     )
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from wsopt.graph.serialize import canonical_bytes
-from wsopt.graph.types import Graph, Input, Node
+from wsopt.graph.types import Graph, Input, Node, row_major_strides
+from wsopt.partition.between import pitch, product_of, room
 from wsopt.partition.web import Web, bits, members, union
 
 _FREE_CHOICES = 4
@@ -66,7 +67,14 @@ def pieces_of(web: Web, solid: int) -> Iterator[Piece]:
     else:
         sets = [0, bits(choices), *(1 << number for number in choices)]
     for viewed in dict.fromkeys(sets):
-        yield _piece(web, solid, viewed)
+        found = _piece(web, solid, viewed)
+        if all(_can_write(web.graph, found, name) for name in found.graph.outputs):
+            yield found
+
+
+def _can_write(graph: Graph, piece: Piece, name: str) -> bool:
+    """Whether a piece can write a tensor as it lies between kernels: rows that lie apart only with their product."""
+    return not pitch(graph, name) or product_of(graph, name) in piece.nodes
 
 
 def bare_pieces(web: Web) -> tuple[Piece, ...]:
@@ -114,12 +122,18 @@ def _piece(web: Web, solid: int, viewed: int) -> Piece:
     return Piece(solid, graph)
 
 
+def _between(graph: Graph, name: str) -> Input:
+    """A tensor that another kernel makes, as it lies."""
+    type_, apart = graph.type_of(name), pitch(graph, name)
+    return Input(name, type_, strides=row_major_strides(room(type_, apart)) if apart else None)
+
+
 def _inputs(graph: Graph, nodes: tuple[Node, ...]) -> tuple[Input, ...]:
     """What these nodes read that none of them computes. Where all of that is constant none is said to be: a kernel
     that waits for nothing could write where the kernel before it still reads.
     """
     own = {node.name for node in nodes}
     read = dict.fromkeys(name for node in nodes for name in node.tensors if name not in own)
-    found = tuple(graph.input(name) or Input(name, graph.type_of(name)) for name in read)
+    found = tuple(graph.input(name) or _between(graph, name) for name in read)
     constant = all(one.constant for one in found)
     return tuple(replace(one, constant=False) for one in found) if constant else found

@@ -10,6 +10,7 @@ from wsopt.emit.source import printable_lines
 from wsopt.emit.tensors import TORCH
 from wsopt.emit.text import environment
 from wsopt.graph.types import Graph, TensorType
+from wsopt.partition.between import room
 from wsopt.partition.document import CutRecord, Step
 
 
@@ -27,7 +28,8 @@ def sequence_text(graph: Graph, record: CutRecord) -> str:
             inputs=[_tensor(one.name, one.type) for one in graph.inputs],
             outputs=[_tensor(name, graph.type_of(name)) for name in graph.outputs],
             between=[
-                _tensor(place.tensor, graph.type_of(place.tensor)) | {"offset": place.offset}
+                _tensor(place.tensor, graph.type_of(place.tensor))
+                | {"offset": place.offset, "room": repr(room(graph.type_of(place.tensor), place.pitch))}
                 for place in record.places
             ],
             workspace=record.workspace_bytes,

@@ -55,6 +55,10 @@ FRAGMENT = {DType.I4: 128, DType.I8: 64}
 """Elements of a row that are packed as fragments together: 16 bytes for each of the four threads that share a row."""
 
 
+TMA_BITS = 128
+"""Bits of which the addresses of a tensor map's rows are multiples (CUDA driver API, cuTensorMapEncodeTiled)."""
+
+
 class Packing(StrEnum):
     """How a constant's elements are laid out anew, once, before the first launch; extents stay as they are."""
 
@@ -62,6 +66,8 @@ class Packing(StrEnum):
     """Along a row in the order in which the threads that hold it as a product's operand read words of it."""
     TURNED = "turned"
     """Columns one behind the other, instead of rows."""
+    PADDED = "padded"
+    """Rows with room behind them, so that TMA can begin with each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,12 @@ class View:
             self.chosen.places if self.chosen and role is self.chosen.role else extent
             for role, extent in pairs
         )
+
+    @property
+    def is_pitched(self) -> bool:
+        """Whether TMA can begin with each of its rows."""
+        steps = zip(self.extents, self.strides[:-1], strict=False)
+        return not any(stride * self.dtype.bits % TMA_BITS for extent, stride in steps if extent > 1)
 
     @property
     def rows_chosen(self) -> bool:
@@ -213,13 +225,8 @@ class Output:
     @property
     def by_threads(self) -> bool:
         """Whether threads store its rows and columns: TMA cannot begin at each of its rows."""
-        outer = zip(self.view.extents, self.view.strides[:-1], strict=False)
-        steps = (stride * self.view.dtype.bits for extent, stride in outer if extent > 1)
-        return self.has_columns and any(step % TMA_BITS for step in steps)
+        return self.has_columns and not self.view.is_pitched
 
-
-TMA_BITS = 128
-"""Bits of which the addresses of a tensor map's rows are multiples (CUDA driver API, cuTensorMapEncodeTiled)."""
 
 Scalar = int | float
 

@@ -235,7 +235,9 @@ def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:
     found = TensorType(shape, lowered.writer.types[tensor].dtype)
     strides = None if _repeating(lowered, tensor) else strides_as(owner, shape)
     dense = strides is None or strides == row_major_strides(shape) or not _can_be_copied(found, strides)
-    return Input(name, found, owner.name in lowered.constants, None if dense else strides)
+    # What TMA cannot copy as it lies would be padded, and a CUDA graph would not see a change of the copy.
+    fixed = owner.name in lowered.constants and _can_be_copied(found, row_major_strides(shape))
+    return Input(name, found, fixed, None if dense else strides)
 
 
 def _can_be_copied(tensor: TensorType, strides: Shape) -> bool:
