@@ -42,8 +42,6 @@ _SUMMED_COLUMNS = (128, 64)
 """Parts of the one sum of powers of two among the columns of a product's tile."""
 _MIN_SUBTILE_COLUMNS = 32
 """A narrower epilogue subtile has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
-_CORRECTED_COLUMNS = 64
-"""Columns of a subtile that a correction warpgroup has in registers at most."""
 _SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Ways to split sums, beside that which gives every SM one part where there are parts enough for one each."""
 _FEW_WAVES, _LONG_LOOP, _PART_ITERATIONS, _SPLIT_GAINS = 2, 16, 2, 0.9
@@ -152,22 +150,18 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     sharings = tuple(Sharing) if Limit.COOPERATIVE_VALUES in lifted else (Sharing.COOPERATIVE,)
     both = target.sums is Sums.REGISTERS or Limit.ONE_TILE_A_BLOCK in lifted
     persistences = (True, False) if both else (False,)
-    ways = tuple(
-        itertools.product(_operands(region, machine), _corrections(region, machine), target.free_registers)
-    )
+    ways = tuple(itertools.product(_operands(region, machine), _corrections(region, machine)))
     for columns in _whole_columns(region, machine):
         shares = exp2_eighths(region, columns, machine)
         for rows, depth, consumers, warps, sharing, persistent, cut, eighths, way in itertools.product(
             target.consumer_rows, DEPTHS, target.consumers, _warps(machine), sharings, persistences,
             _subtiles(columns), shares, ways,
         ):  # fmt: skip
-            operands, corrections, free = way
+            operands, corrections = way
             s = Structure(
                 rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
-                exp2_eighths=eighths, operands=operands, corrections=corrections, free_registers=free,
+                exp2_eighths=eighths, operands=operands, corrections=corrections,
             )  # fmt: skip
-            if corrections and s.subtile_columns > _CORRECTED_COLUMNS:
-                continue
             if _is_legal(region, machine, s) and _aligned(region, rows, depth) and not _spare(region, s):
                 yield s
                 yield from (replace(s, splits=splits) for splits in _splits(region, s, machine))

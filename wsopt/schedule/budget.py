@@ -35,8 +35,11 @@ _MOST_STAGING = 4
 TRANSFORM_REGISTERS = 96
 """Of a transform warpgroup's threads: a tile of a K-block before and after, addresses and counters."""
 
-_CORRECTION_REGISTERS = 32
-"""Of a correction warpgroup's threads, beside a subtile of sums: a factor, addresses and counters."""
+_CORRECTION_COLUMNS, _CORRECTION_REGISTERS = 16, 32
+"""Columns of sums that a thread of a correction warpgroup has at a time, and its registers beside those: a factor,
+addresses and counters. With slices of 32 columns and 64 registers ptxas of Triton 3.9 spilled the counters of causal
+loops.
+"""
 
 HELPER_WARPS = 1
 HELPER_REGISTERS = 24
@@ -93,9 +96,14 @@ def helpers_registers(program: TileProgram, machine: Machine) -> int:
     return max(least, min(PAGES_REGISTERS, left // loader // granularity * granularity))
 
 
+def correction_columns(structure: Structure) -> int:
+    """Columns of the slice of sums that a correction warpgroup rescales at a time."""
+    return min(structure.columns, _CORRECTION_COLUMNS)
+
+
 def correction_registers(structure: Structure) -> int:
-    """Registers a thread of a correction warpgroup: it has a subtile of sums at a time."""
-    return structure.subtile_columns + _CORRECTION_REGISTERS
+    """Registers a thread of a correction warpgroup: it has a slice of sums at a time."""
+    return correction_columns(structure) + _CORRECTION_REGISTERS
 
 
 def base_registers(structure: Structure, machine: Machine) -> int:
