@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from emit_builds import graph_of
 from gpu_attention import GRAPHS, a, recorded
+from paged_graphs import Paged
 
 from wsopt.bench.attention_source import attention_call, flash_attn_4_source, flex_source, sdpa_source
 from wsopt.bench.eager_source import Inapplicable
@@ -120,6 +122,12 @@ def test_masks_that_sdpa_has() -> None:
 def test_what_a_library_cannot_say(name: str, library: str, reason: str) -> None:
     with pytest.raises(Inapplicable, match=reason):
         source(GRAPHS[name], library)
+
+
+def test_libraries_take_no_pages() -> None:
+    for library in ("sdpa", "flex", "flash_attn_4"):
+        with pytest.raises(Inapplicable, match="its keys and values lie in pages, which a table chooses"):
+            source(graph_of(Paged()), library)
 
 
 def test_products_are_no_attention() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,9 +24,18 @@ from wsopt.solve.optimum import solve
 from wsopt.solve.search import Search
 
 ROOT = Path(__file__).parents[2]
+_GOLDENS = Path(__file__).parent / "goldens"
 CARD = "b200"
 PROBLEMS = ("gemm_bf16", "gemm_bias_gelu", "gemm_ragged")
 OTHERS = ("gemm_batched", "gemm_residual", "gemm_swiglu", "gemm_tn")
+
+
+def hold_to_golden(name: str, source: str) -> None:
+    """Assert that a kernel's text is the golden one. WSOPT_RENEW_GOLDENS writes that anew."""
+    golden = _GOLDENS / f"{name}.txt"
+    if os.environ.get("WSOPT_RENEW_GOLDENS"):
+        golden.write_text(source, encoding="utf-8")
+    assert source == golden.read_text(encoding="utf-8"), "WSOPT_RENEW_GOLDENS=1 renews it"
 
 
 @dataclass(frozen=True)

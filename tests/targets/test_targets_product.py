@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import emit_builds as builds
@@ -11,7 +10,7 @@ import targets_kernels as kernels
 from emit_builds import SEEDS, graph_of, small_case
 from emit_mutants import survives, survivors
 from other_compiler import compiled_by
-from targets_kernels import BESIDES, OTHERS, PROBLEMS, ROOT, SMALL
+from targets_kernels import BESIDES, OTHERS, PROBLEMS, SMALL, hold_to_golden
 
 import wsopt
 from wsopt import driver
@@ -19,8 +18,6 @@ from wsopt.codegen import compile_kernel, verdict
 from wsopt.emit.source import expectation
 from wsopt.interpret import Mutant, mutants
 from wsopt.simulation import simulate
-
-GOLDENS = ROOT / "tests" / "targets" / "goldens"
 
 TWICE = "a wait that has passed passes again"
 ALIKE = "workers of as many warps and registers"
@@ -32,14 +29,6 @@ SAME = {"double-wait": TWICE, "swap-roles": ALIKE, "swap-argument": MIRROR}
 LATE = "after b_prefetched.store(b_loaded)"
 EQUIVALENT = {*SAME.items(), ("late-wait", OWN)}
 """Kinds of mutants that mean the same as the kernel, and why; none of another kind does."""
-
-
-def hold_to_golden(name: str, source: str) -> None:
-    """A kernel's text is what is kept of it."""
-    golden = GOLDENS / f"{name}.txt"
-    if os.environ.get("WSOPT_RENEW_GOLDENS"):
-        golden.write_text(source, encoding="utf-8")
-    assert source == golden.read_text(encoding="utf-8"), "WSOPT_RENEW_GOLDENS=1 renews it"
 
 
 @pytest.mark.solver

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from wsopt.bench.eager_source import Inapplicable
-from wsopt.bench.raw_region import K_BLOCK, ROW, STREAM, RawItem, RawOutput, RawRegion, RawView
+from wsopt.bench.raw_region import K_BLOCK, PAGE, ROW, STREAM, RawItem, RawOutput, RawRegion, RawView
 from wsopt.bench.scores import Bound, Expr, Sum, Term, bounds_of, expression, leaves, linear, neat, peel_masks
 from wsopt.primitives import Family, family_of
 
@@ -81,6 +81,8 @@ def _products(region: RawRegion) -> tuple[RawItem, RawItem]:
         raise Inapplicable(
             f"its loop has {len(products)} products; an attention has one before its softmax, one after"
         )
+    if any(view is not None and PAGE in view.roles for one in products for view in (one.left, one.right)):
+        raise Inapplicable("its keys and values lie in pages, which a table chooses")
     return scores[0], sums[0]
 
 

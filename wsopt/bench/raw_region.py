@@ -12,6 +12,7 @@ from typing import Any
 from wsopt.runtime.raw_graph import WORDS, Operand
 
 ROW, STREAM, COLUMN, INNER, BATCH, GROUP = "row", "stream", "column", "inner", "batch", "group"
+PAGE = "page"
 K_BLOCK, TILE = frozenset({ROW, STREAM}), frozenset({ROW, COLUMN})
 
 

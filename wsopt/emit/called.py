@@ -48,6 +48,7 @@ def called(names: Set[str]) -> dict[str, Any]:
         "uses_larger": LARGER in names,
         "uses_first_of": FIRST_OF in names,
         "uses_groups": LARGEST_OF_GROUPS in names,
+        "uses_place_of": "place_of" in names,
         "uses_lane_sums": "lane_sums" in names,
         "uses_by_lanes": "by_lanes" in names,
     }

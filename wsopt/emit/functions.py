@@ -11,7 +11,7 @@ from wsopt.emit.grid import place_of, tiles
 from wsopt.emit.instructions import when
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.plan import KernelPlan
-from wsopt.schedule.types import PartitionRole
+from wsopt.schedule.types import Partition, PartitionRole
 
 _DEALT_TILES = """\
 # Where this block's tiles begin and end in the order, which comes after the blocks' beginnings.
@@ -33,12 +33,26 @@ class Function:
     called: frozenset[str] = frozenset()
 
 
+def launched(plan: KernelPlan) -> list[Partition]:
+    """The block's partitions in the order of the launch. The first one is the kernel's default partition: a
+    correction warpgroup, or the first consumer.
+
+    All others stand in one loop, in which warps wait for their role. What roles share, which is thread numbers and
+    what is computed of those, is live through each of them. A correction warpgroup has the fewest registers to spare:
+    in that loop ptxas of Triton 3.9 spilled what is live beside its slice of sums.
+    """
+    every = plan.verified.schedule.partitions
+    return sorted(every, key=lambda one: one.role is not PartitionRole.CORRECTION)
+
+
 def partitions(plan: KernelPlan, written: Iterable[Function]) -> list[tuple[str, list[str]]]:
-    """Each partition with its arguments; one that stands for a consumer has that one's own buffers and number."""
+    """Each partition with its arguments, in the order of the launch. One that stands for a consumer has that
+    consumer's own buffers and number.
+    """
     own = {name for channel in channels(plan) if channel.own for name in channel.names}
     parameters = {function.name: function.parameters for function in written}
     found = []
-    for partition in plan.verified.schedule.partitions:
+    for partition in launched(plan):
         function = plan.function_name(partition.role, partition.index)
         names = list(parameters[function])
         if partition.role.of_one_consumer:

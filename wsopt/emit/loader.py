@@ -10,7 +10,7 @@ is in those slots when it has ended.
 
 from __future__ import annotations
 
-from wsopt.emit import inputs, records, text
+from wsopt.emit import inputs, pages, records, text
 from wsopt.emit.functions import PART_COLUMN, Function, each_part, first_place, function, seen
 from wsopt.emit.instructions import expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
@@ -56,7 +56,8 @@ def loader(plan: KernelPlan, index: int) -> Function:
     begin += _other_fills(plan, index)
     body = write([*first, *filled, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
-    return function(plan, role, parameters, begin, body, after, index=index)
+    called = {pages.PLACE_OF} if pages.apart(plan) else set[str]()
+    return function(plan, role, parameters, begin, body, after, called=called, index=index)
 
 
 def _range_and_held(plan: KernelPlan, held: list[str]) -> list[str]:
@@ -229,7 +230,7 @@ def _fills(plan: KernelPlan, index: int) -> list[str]:
     All of a slot's copies arrive at one barrier, so their order within it is the emitter's. Tensor by tensor is
     faster than a schedule's order between them (`docs/calibration/h200_copy_order.json`).
     """
-    found: list[str] = []
+    found = pages.places(plan, plan.loaders[index])
     for ring in plan.loaders[index]:
         found += records.loader_stamp(plan, Event(ring.name, Point.REACHED), index)
         found += [ring.wait_empty(), expect(ring.full(), ring.nbytes)]
@@ -246,6 +247,9 @@ def _copies(plan: KernelPlan, ring: Ring, member: Member, index: int) -> list[st
         found += records.loader_stamp(plan, Event(str(load), Point.START), index)
         for consumer in range(member.copies) if load.instance is None else [load.instance]:
             place = text.of_slot(slot, member.copies, str(consumer))
+            if Role.PAGE in member.view.roles:
+                found += pages.copies(plan, boxes, _place(plan, consumer), ring.full(), place)
+                continue
             if member.view.chosen is not None:
                 for box in boxes:
                     found += _chosen_copies(

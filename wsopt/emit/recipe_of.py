@@ -98,10 +98,12 @@ def _extents(plan: KernelPlan, inputs: Iterable[View]) -> dict[str, Integer]:
 
 
 def _along_axes(view: View) -> Iterator[tuple[Role, Integer]]:
-    """The axes of a view with their extents, but for one along which another tensor chooses places."""
-    chosen = view.chosen and view.chosen.role
+    """The axes of a view with their extents, but for one along which another tensor chooses places, and for the
+    streamed one where it has that of a page.
+    """
+    chosen = {view.chosen.role, *([Role.STREAM] if view.page else [])} if view.chosen else ()
     pairs = zip(view.roles, axis_extents(view), strict=True)
-    return ((role, extent * view.sharing(role)) for role, extent in pairs if role is not chosen)
+    return ((role, extent * view.sharing(role)) for role, extent in pairs if role not in chosen)
 
 
 def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:

@@ -110,6 +110,10 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
             nbytes = stride // 2 if view.dtype is DType.I4 else stride * (view.dtype.bits // 8)
             yield Check(nbytes, "multiple_of", ALIGNMENT, (multiple,))
         yield aligned(view.tensor)
+    if view.page:
+        own = axis_extents(view)[view.roles.index(Role.STREAM)]
+        told = (f"{tensor} has pages of ", own, f" elements: this schedule reads {view.page}")
+        yield Check(own, "equal", view.page, told)
     if view.packing is Packing.FRAGMENTS:
         along, whole = axis_extents(view)[view.roles.index(Role.STREAM)], FRAGMENT[view.dtype]
         message = (f"{tensor} has ", along, f" elements in a row: this schedule takes multiples of {whole}")

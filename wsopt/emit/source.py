@@ -13,7 +13,7 @@ from wsopt.emit.combination import parts_of
 from wsopt.emit.constants import accumulator_layouts, constants
 from wsopt.emit.consumer import Consumer, consumer_of
 from wsopt.emit.epilogue import epilogue
-from wsopt.emit.functions import Function, partitions
+from wsopt.emit.functions import Function, launched, partitions
 from wsopt.emit.grid import grid_parameters
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
@@ -32,11 +32,6 @@ from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
 from wsopt.tensors.views import Packing
-
-_PTX_OPTIONS = "--register-usage-level=10"
-"""What ptxas is asked for where it is to use registers freely. Its default spills numbers that all roles share,
-though half of the registers are free, in some kernels; with this it does so in others (13.4, as Triton 3.9 calls it).
-"""
 
 
 def printable_lines(foreign: str) -> list[str]:
@@ -88,7 +83,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         *([store_warp(plan)] if plan.stores_apart else []),
     ]
     names = frozenset[str]().union(*(function.called for function in written))
-    workers = schedule.partitions[1:]
+    default, *workers = launched(plan)
     ranges = {"lines": range_lines(plan), "own": plan.own_k_blocks, "scalars": [*plan.scalars.values()]}
     grid = {
         "parameters": grid_parameters(plan),
@@ -115,7 +110,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "imports": target.imports(products=not plan.loops_over_tiles, shared_columns=_shares_columns(plan)),
         "shares_columns": _shares_columns(plan),
         "own_sizes": plan.values_apart,
-        "ptx_options": _PTX_OPTIONS if s.free_registers else "",
+        "default_warps": default.warps,
         "consumer_warps": s.consumer_warps,
         "tf32": bool(plan.summed) and plan.program.whole.dtype is DType.F32,
         "mma_k": 256 // plan.program.whole.dtype.bits,

@@ -23,8 +23,11 @@ from wsopt.emit.tensor_sums import commit
 from wsopt.program.ids import OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import Space
+from wsopt.schedule.budget import correction_columns
 from wsopt.schedule.program_order import consumer_order, one_by_one
 from wsopt.schedule.types import PartitionRole, PlacedOp
+
+_SUBTILE = "SUBTILE_COLUMNS"
 
 # --- consumers ------------------------------------------------------------------------------------------
 
@@ -117,13 +120,17 @@ class _Pass:
 
 
 def _rescale(plan: KernelPlan, op: TileOp, value: str, consumer: str) -> Iterator[str]:
-    """A product's sums multiplied by the factor of each row, subtile by subtile."""
+    """A product's sums multiplied by the factor of each row, slice by slice: a consumer takes subtiles, a correction
+    warpgroup what its registers hold.
+    """
     assert op.output is not None, f"{op.id} has a result"
+    layout, width = ("CORRECTION_LAYOUT", "CORRECTION_COLUMNS") if op.apart else ("SUBTILE_LAYOUT", _SUBTILE)
+    count = plan.s.columns // correction_columns(plan.s) if op.apart else plan.s.subtiles
     factor, part = f"{value}_of_rows", f"{plan.value(op.output.subject)}_part"
-    yield f"{factor} = gl.expand_dims(gl.convert_layout({value}, gl.SliceLayout(1, SUBTILE_LAYOUT)), 1)"
-    for subtile in _subtiles(plan, op.output, consumer):
-        yield f"{part} = {subtile}"
-        yield f"{part}.store({part}.load(SUBTILE_LAYOUT) * {factor})"
+    yield f"{factor} = gl.expand_dims(gl.convert_layout({value}, gl.SliceLayout(1, {layout})), 1)"
+    for columns in _slices(plan, op.output, consumer, width, count):
+        yield f"{part} = {columns}"
+        yield f"{part}.store({part}.load({layout}) * {factor})"
 
 
 def _feeds(op: TileOp, product: TileOp) -> bool:
@@ -131,10 +138,10 @@ def _feeds(op: TileOp, product: TileOp) -> bool:
     return op.output is not None and (op.output in product.inputs or op.output == product.output)
 
 
-def _subtiles(plan: KernelPlan, sums: ValueId, consumer: str = "index") -> Iterator[str]:
-    """The subtiles of a consumer's sums in tensor memory."""
-    for number in range(plan.s.subtiles):
-        yield f"{tensor_tiles.tile(plan, sums, consumer)}.slice({number} * SUBTILE_COLUMNS, SUBTILE_COLUMNS)"
+def _slices(plan: KernelPlan, sums: ValueId, consumer: str, width: str, count: int) -> Iterator[str]:
+    """So many slices of a consumer's sums in tensor memory, each of the columns that `width` names."""
+    for number in range(count):
+        yield f"{tensor_tiles.tile(plan, sums, consumer)}.slice({number} * {width}, {width})"
 
 
 def passes(operations: Operations, *, masked: bool = False) -> Loop:
@@ -154,7 +161,8 @@ def cleared(operations: Operations) -> Iterator[str]:
     zeros = "gl.zeros([CONSUMER_ROWS, SUBTILE_COLUMNS], gl.float32, SUBTILE_LAYOUT)"
     for product in _sums(operations):
         assert product.output is not None, f"{product.id} leaves sums"
-        yield from (f"{one}.store({zeros})" for one in _subtiles(operations.plan, product.output))
+        subtiles = _slices(operations.plan, product.output, "index", _SUBTILE, operations.plan.s.subtiles)
+        yield from (f"{one}.store({zeros})" for one in subtiles)
 
 
 def whole(operations: Operations) -> Iterator[str]:
@@ -197,6 +205,13 @@ def layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     )
     yield "SUBTILE_LAYOUT", f"gl.BlockedLayout([1, {s.subtile_columns}], {rows})", ""
     if s.corrections:
+        columns = correction_columns(s)
+        yield (
+            "CORRECTION_COLUMNS",
+            str(columns),
+            "of sums that a correction warpgroup has in registers at a time",
+        )
+        yield "CORRECTION_LAYOUT", f"gl.BlockedLayout([1, {columns}], {rows})", ""
         yield (
             "FACTOR_LAYOUT",
             "gl.SwizzledSharedLayout(1, 1, 1, order=[0])",
@@ -225,7 +240,7 @@ def _corrected(plan: KernelPlan, op: TileOp) -> Iterator[str]:
     product = next(one for one in tensor_tiles.products(plan) if one.id.subject == op.id.subject)
     slots, factor = tensor_tiles.handed(plan, given), plan.value(given.subject)
     yield wait(f"{slots.name}_full.index({consumer})", tensor_tiles.STEP)
-    yield f"{factor} = {slots.name}.index({consumer}).load(gl.SliceLayout(1, SUBTILE_LAYOUT))"
+    yield f"{factor} = {slots.name}.index({consumer}).load(gl.SliceLayout(1, CORRECTION_LAYOUT))"
     yield tensor_tiles.tell(f"{slots.name}_empty.index({consumer})")
     yield wait(tensor_tiles.ended(plan, product, consumer), tensor_tiles.BEFORE)
     yield from _rescale(plan, op, factor, consumer)

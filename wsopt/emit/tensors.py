@@ -99,7 +99,14 @@ class Box:
 
     @property
     def copied(self) -> tuple[int, ...]:
-        """What one instruction's tensor map takes: a single row where each is at a place of its own."""
+        """What one instruction's tensor map takes: a single row where each is at a place of its own, a page where
+        several make a tile.
+        """
+        if page := self.view.page:
+            return tuple(
+                min(page, extent) if role is Role.STREAM else extent
+                for role, extent in zip(self.view.roles, self.shape, strict=True)
+            )
         if not self.view.rows_chosen:
             return self.shape
         return tuple(1 if dim == self.row else extent for dim, extent in enumerate(self.shape))

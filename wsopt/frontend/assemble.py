@@ -195,12 +195,23 @@ class _Assembly:
         return Contraction(name, views[operand.label[0]], right, promote, factors=factors)
 
 
+def _tables(layout: Layout, known: tuple[Source, ...]) -> tuple[Source, ...]:
+    """What chooses the pages of operands: nothing is computed of it, so that it varies along no axis of a tile."""
+    names = dict.fromkeys(view.chosen.source for view in layout.views.values() if view.chosen)
+    return tuple(
+        Source(name, layout.views[name], frozenset())
+        for name in names
+        if all(name != source.name for source in known)
+    )
+
+
 def assemble(draft: Draft) -> Region:
     """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
     graph, live = draft.axes.graph, draft.live()
     stored = zip(draft.pieces, draft.outputs, strict=True)
     raws = {f"out:{name}:{piece}": _output_view(draft, name, piece, value) for (name, piece), value in stored}
     uses = {value.label[0] + end for value in live.values() for end in _READS.get(value.primitive, ())}
+    uses |= {raw.chosen[1] for use, raw in draft.raw.items() if use in uses and raw.chosen}
     read = {use: raw for use, raw in draft.raw.items() if use in uses}
     counted = {value.label for value in live.values() if value.primitive.startswith("iota_")}
     layout = merge_views(draft.axes, read | raws, counted)
@@ -210,6 +221,7 @@ def assemble(draft: Draft) -> Region:
         for name, value in live.items()
         if value.primitive == "source"
     )
+    sources += _tables(layout, sources)
     loop, names = assembly.loop(), dict(assembly.names)  # the epilogue gives new ones
     statements = assembly.epilogue()
     chained, long_rows = draft.axes.kind in (Kind.CHAIN, Kind.COMPUTED), draft.axes.kind is Kind.LONG_ROWS

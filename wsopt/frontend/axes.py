@@ -154,8 +154,12 @@ class Axes:
         return [atom for dim in range(len(self.shapes[use])) for atom in self.atoms(use, dim)]
 
     def extent(self, role: Role) -> int:
-        """Elements along the axis of a role that one axis has."""
-        return next(self.extents[axis] for axis, known in self.roles.items() if known is role)
+        """Elements along all axes of a role."""
+        return math.prod(self.extents[axis] for axis in self.atoms_of(role))
+
+    def atoms_of(self, role: Role) -> tuple[Dim, ...]:
+        """The axes of a role, outer ones first where a reshape makes one of them."""
+        return tuple(axis for axis, known in self.roles.items() if known is role)
 
     def instance(self, use: str, index: int) -> str:
         """The name of a tensor on the way from a use of an input (0) down to the input."""

@@ -99,6 +99,29 @@ def input_path(graph: Graph, name: str, views: Container[str] = VIEWS) -> tuple[
     return None if below is None else (name, *below)
 
 
+def gathered(graph: Graph, name: str) -> Node | None:
+    """The `gather` of inputs that a tensor is, seen in another way; None if it is none."""
+    node = graph.producer(name)
+    while node is not None and node.op in ("reshape", "transpose"):
+        node = graph.producer(node.tensors[0])
+    if node is None or node.op != "gather":
+        return None
+    return node if all(input_path(graph, one) is not None for one in node.tensors) else None
+
+
+def paged(graph: Graph) -> frozenset[str]:
+    """Gathers of inputs that nothing but products reads, also seen in another way; and the views of them."""
+    found = {name: node.name for name in (n.name for n in graph.nodes) if (node := gathered(graph, name))}
+    elsewhere = {
+        found[name]
+        for node in graph.nodes
+        for name in node.tensors
+        if name in found and node.name not in found and not is_matmul(node)
+    }
+    elsewhere |= {found[name] for name in graph.outputs if name in found}
+    return frozenset(name for name, node in found.items() if node not in elsewhere)
+
+
 def is_copied(graph: Graph, node: Node) -> bool:
     """Whether a node is an output that holds an input's elements at other places, and a kernel has to move them."""
     path = input_path(graph, node.name) if node.name in graph.outputs and node.op in VIEWS else None
@@ -143,7 +166,7 @@ def chained_products(graph: Graph) -> tuple[str, ...]:
         for node in filter(is_matmul, graph.nodes)
         if node.inputs[0] in follows
         and isinstance(node.inputs[1], str)
-        and input_path(graph, node.inputs[1]) is not None
+        and (input_path(graph, node.inputs[1]) or gathered(graph, node.inputs[1])) is not None
     )
 
 

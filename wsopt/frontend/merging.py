@@ -147,6 +147,8 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
             views = [merged(dims, outer, own[-1], sizes[own[-1]] * groups) for dims in views]
             sizes[own[-1]] *= sizes[outer]
         roles = {axis: role for axis, role in roles.items() if axis not in own[:-1]}
+    if axes.kind is Kind.CHAIN:
+        roles, views = _with_pages(axes, raws, views, sizes)
     rows = Role.COLUMN if axes.exchanged else Role.ROW
     row = next(axis for axis, role in roles.items() if role is rows)
     left = list(axes.batches)
@@ -166,7 +168,9 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
         )
     roles = {axis: role for axis, role in roles.items() if axis not in axes.batches or axis in left}
     if len(left) > 1:
-        roles[_group(left, views, roles)] = Role.GROUP
+        kept = dict(zip(raws, views, strict=True))
+        varied = [kept[use] + (kept[raw.chosen[1]] if raw.chosen else ()) for use, raw in raws.items()]
+        roles[_group(left, varied, roles)] = Role.GROUP
     found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
     kept = dict(zip(raws, views, strict=True))
     seen = {key: _view(raw, kept[key], _with_chosen(raw, kept, roles)) for key, raw in raws.items()}
@@ -174,14 +178,45 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
     return Layout(seen, roles, tuple((role, found[role]) for role in Role if role in found))
 
 
+def _with_pages(
+    axes: Axes, raws: Mapping[str, RawView], views: list[tuple[RawDim, ...]], sizes: dict[Dim, int]
+) -> tuple[dict[Dim, Role], list[tuple[RawDim, ...]]]:
+    """Roles and views with one streamed axis, of the places in a table and the elements in a page; `sizes` gets its
+    extent. Of it a tensor that lies in pages has those in a page, and a table an element for each page.
+
+    Raises LoweringError where another tensor has both axes, and they do not lie together.
+    """
+    *outer, inner = axes.atoms_of(Role.STREAM)
+    tables = {raw.chosen[1] for raw in raws.values() if raw.chosen}
+    for axis in reversed(outer):
+        whole = [
+            dims
+            for (use, raw), dims in zip(raws.items(), views, strict=True)
+            if use not in tables and not (raw.chosen and find(dims, axis) is None)
+        ]
+        if not mergeable(whole, axis, inner):
+            raise LoweringError(
+                f"graph {axes.graph.name}: a tensor that lies in no pages has an axis of pages and one of a page's "
+                "elements, which do not lie together: declare it with both as one"
+            )
+        groups = [sizes[inner] if use in tables else 0 for use in raws]
+        views = [merged(dims, axis, inner, each) for dims, each in zip(views, groups, strict=True)]
+        sizes[inner] *= sizes[axis]
+    return {axis: role for axis, role in axes.roles.items() if axis not in outer}, views
+
+
 def _with_chosen(
     raw: RawView, views: Mapping[str, tuple[RawDim, ...]], roles: Mapping[Dim, Role]
 ) -> Mapping[Dim, Role]:
-    """The roles with that of an axis whose places another tensor chooses: the innermost axis that it varies along."""
+    """The roles with that of an axis whose places another tensor chooses: the innermost axis that it varies along; of
+    a product's operand an axis of pages.
+    """
     if raw.chosen is None:
         return roles
     axis, use = raw.chosen
     along = {roles[dim.axis] for dim in views[use]}
+    if Role.STREAM in roles.values():
+        return {**roles, axis: Role.PAGE}
     return {**roles, axis: next((role for role in _CHOOSING if role in along), Role.BATCH)}
 
 
@@ -190,6 +225,9 @@ def _chosen(raw: RawView, view: View, views: Mapping[str, View]) -> View:
     if raw.chosen is None:
         return view
     indices = views[raw.chosen[1]]
+    if Role.PAGE in view.roles:
+        elements = indices.each if Role.STREAM in indices.roles else 0
+        return replace(view, chosen=Chosen(Role.PAGE, raw.chosen[1], math.prod(indices.extents), elements))
     role = next((role for role in _CHOOSING if role in indices.roles), Role.BATCH)
     return replace(view, chosen=Chosen(role, raw.chosen[1], math.prod(indices.extents)))
 

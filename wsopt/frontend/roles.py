@@ -21,13 +21,16 @@ from wsopt.frontend.kinds import (
     chained_products,
     computed_side,
     feeding,
+    gathered,
     input_path,
     is_matmul,
     is_pointwise,
     kind_of,
     matmul_dims,
+    paged,
     producer,
 )
+from wsopt.frontend.pages import check_pages, own_gathers
 from wsopt.frontend.relations import relate_axes
 from wsopt.frontend.row_roles import assign_rows
 from wsopt.graph.types import DType, Graph, Node
@@ -60,6 +63,8 @@ def _check_operands(
     for node in matmuls if kind is not Kind.FACTORED else ():
         for operand in (one for one in range(node.name in fed, 2) if one != computed):
             name = node.tensors[operand]
+            if kind is Kind.CHAIN and gathered(graph, name):
+                continue
             if input_path(graph, name, views) is None:
                 raise LoweringError(
                     f"node {node.name}: operand {operand} of the matmul is computed by "
@@ -130,7 +135,10 @@ def _check_joints(graph: Graph, kind: Kind) -> None:
 
 
 def _check_gathers(graph: Graph, kind: Kind) -> None:
-    """Refuse elements at indices beside products, and of what is computed or seen in parts."""
+    """Refuse elements at indices beside products, but for pages of operands, and of what is computed or seen in
+    parts.
+    """
+    pages = paged(graph)
     for node in (node for node in graph.nodes if node.op == "gather"):
         names = " and ".join(name for name in node.tensors if input_path(graph, name) is None)
         if names:
@@ -138,6 +146,8 @@ def _check_gathers(graph: Graph, kind: Kind) -> None:
                 f"node {node.name}: {names}, of which it reads elements at indices, is computed; "
                 f"{remedies.computed_before(names.split(' and '))}"
             )
+        if kind is Kind.CHAIN and node.name in pages:
+            continue
         if kind not in (Kind.ELEMENTWISE, Kind.ROWS):
             raise LoweringError(
                 f"node {node.name}: gather is not lowered beside products; {remedies.computed_before([node.name])}"
@@ -151,6 +161,7 @@ def _assign_role(axes: Axes, node: Node, use: str, dim: int, role: Role) -> None
     """Give a dimension's innermost atom a role; outer ones, which a reshape merged in, are batches."""
     atoms, place = axes.atoms(use, dim), f"(dimension {dim % len(axes.shapes[use])} of {axes.title(use)})"
     whole = axes.kind.plain and role in (Role.COLUMN, Role.STREAM)  # if they lie together, which merging sees
+    whole |= role is Role.STREAM and bool(paged(axes.graph))
     if len(atoms) > 1 and role not in (Role.BATCH, Role.ROW) and not whole:
         raise LoweringError(f"node {node.name}: a reshape splits or merges the {role} axis {place}")
     for atom, wanted in zip(atoms, [role if whole else Role.BATCH] * (len(atoms) - 1) + [role], strict=True):
@@ -332,7 +343,7 @@ def graph_axes(graph: Graph) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
-    kind = kind_of(graph)
+    kind, graph = kind_of(graph), own_gathers(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]
     _check_slices(graph, matmuls)
     _check_joints(graph, kind)
@@ -350,6 +361,7 @@ def graph_axes(graph: Graph) -> Axes:
         assign_elementwise(axes)
     elif kind is Kind.CHAIN:
         _assign_chain(axes, matmuls)
+        check_pages(axes)
     else:
         _assign_products(axes, matmuls)
     return axes

@@ -17,7 +17,18 @@ from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
 from wsopt.frontend.axes import Axes, Dim, RawView
 from wsopt.frontend.expand import OUTPUTS, SOURCES, narrow_nodes, pointwise
 from wsopt.frontend.groups import in_rows
-from wsopt.frontend.kinds import NORMS, QUANTIZING, VIEWS, Kind, input_path, is_copied, is_pointwise
+from wsopt.frontend.kinds import (
+    NORMS,
+    QUANTIZING,
+    VIEWS,
+    Kind,
+    gathered,
+    input_path,
+    is_copied,
+    is_pointwise,
+    paged,
+)
+from wsopt.frontend.pages import paged_operand
 from wsopt.frontend.values import Draft, Pool, Rule, Term
 from wsopt.graph.lengths import compared_extents
 from wsopt.graph.ops import OPS, CostClass
@@ -163,6 +174,20 @@ def _term(reader: _Reader, node: Node, operand: int) -> Term:
     return reader.values[name] if isinstance(name, str) else name
 
 
+def _operand(reader: _Reader, node: Node, operand: int) -> RawView:
+    """The input that a product's operand is: as it is seen, or that whose pages a table chooses. Tables that are read
+    in one way are one.
+    """
+    axes, gather = reader.axes, gathered(reader.axes.graph, node.tensors[operand])
+    if gather is None:
+        return axes.raw_view(f"{node.name}:{operand}")
+    use = f"{gather.name}:1"
+    table = axes.raw_view(use)
+    use = next((known for known, raw in reader.raw.items() if raw == table), use)
+    reader.raw[use] = table
+    return paged_operand(axes, gather, use)
+
+
 def _product(reader: _Reader, node: Node) -> Term:
     """A product: one that is summed over the stream reads a value, one that feeds it reads tensors alone."""
     summed, exchanged = node.name in reader.axes.sums, reader.axes.exchanged
@@ -171,7 +196,7 @@ def _product(reader: _Reader, node: Node) -> Term:
         args.append(_term(reader, node, 1))
         return reader.pool.make("contract", tuple(args), DType.F32, node.name, (node.name, 0))
     for operand in range(summed, 2):
-        reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{operand - exchanged}")
+        reader.raw[f"{node.name}:{operand}"] = _operand(reader, node, operand - exchanged)
     if summed and reader.pool.spans(args[0]) != K_BLOCK:
         raise LoweringError(f"node {node.name}: its left operand is the same along the rows or the stream")
     return reader.pool.make(
@@ -186,7 +211,7 @@ def _iota(reader: _Reader, node: Node) -> Term:
     """
     index: Term = 0
     dim, plain = node.attr("axis", int), reader.axes.kind.plain
-    for atom in reader.axes.atoms(node.name, dim):
+    for atom in _counted(reader, node):
         role, extent = reader.axes.roles.get(atom), reader.axes.extents[atom]
         if extent == 1 and role not in _KERNEL_AXES and not plain:
             continue
@@ -201,11 +226,32 @@ def _iota(reader: _Reader, node: Node) -> Term:
     return index
 
 
+def _counted(reader: _Reader, node: Node) -> tuple[Dim, ...]:
+    """The axes that an index counts along, outer ones first; of the axes that are the streamed one the innermost."""
+    atoms = reader.axes.atoms(node.name, node.attr("axis", int))
+    if reader.axes.kind is not Kind.CHAIN or not {*atoms} & {*(stream := reader.axes.atoms_of(Role.STREAM))}:
+        return atoms
+    _check_whole(reader, node, atoms, "counts")
+    return tuple(atom for atom in atoms if atom not in stream[:-1])
+
+
+def _check_whole(reader: _Reader, node: Node, atoms: tuple[Dim, ...], what: str) -> None:
+    """Refuse what goes along a part of the axes that a reshape makes the streamed one."""
+    stream = reader.axes.atoms_of(Role.STREAM)
+    if tuple(atom for atom in atoms if atom in stream) != stream:
+        raise LoweringError(
+            f"node {node.name}: it {what} along a part of the streamed axis, of places in a table or in a page; "
+            "merge both by a reshape before"
+        )
+
+
 def _reduced_extent(reader: _Reader, node: Node) -> int | None:
     """The extent of the axis that a node reduces, if it is the streamed one; None for one of extent one."""
     use, dim = reader.axes.reduced(node)
     roles = set(map(reader.axes.roles.get, reader.axes.atoms(use, dim))) - {None}
     if roles == {reader.pool.along}:
+        if reader.axes.kind is Kind.CHAIN:
+            _check_whole(reader, node, reader.axes.atoms(use, dim), "reduces")
         return reader.axes.shapes[use][dim]
     if reader.axes.shapes[use][dim] == 1:
         return None
@@ -387,10 +433,11 @@ def _piece(reader: _Reader, node: Node, piece: int) -> Term:
 def translate(axes: Axes) -> Draft:
     """The nodes of a graph as values. Raises LoweringError, naming the node, for what has no place in a kernel."""
     as_written, along = axes.kind.as_written, axes.kind.along
-    longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
+    longest = max(axes.extent(role) for role in {*axes.roles.values()} & {Role.ROW, along})
     rules: Mapping[tuple[str, DType], Rule] = {} if as_written else SHORT_RULES if longest <= SHORT else RULES
     reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, exponents=as_written))
-    for node in axes.graph.nodes:
+    pages = paged(axes.graph) if axes.kind is Kind.CHAIN else ()
+    for node in (node for node in axes.graph.nodes if node.name not in pages):
         if node.op in VIEWS and input_path(axes.graph, node.name):
             if axes.kind is Kind.ELEMENTWISE and is_copied(axes.graph, node):
                 reader.values[node.name] = _source(reader, node, 0)

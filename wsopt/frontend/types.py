@@ -144,6 +144,12 @@ class Region:
         return tuple(source for source in self.sources if source.name in names)
 
     @property
+    def choosing(self) -> frozenset[str]:
+        """The sources, by name, that choose places of others."""
+        views = [*self._product_views, *(source.view for source in self.sources)]
+        return frozenset(view.chosen.source for view in views if view.chosen)
+
+    @property
     def streams(self) -> tuple[View, ...]:
         """All tensors that are streamed, each once: operands, then what the loop's values read."""
         return tuple(dict.fromkeys((*self.operands, *(s.view for s in self.streamed_sources))))

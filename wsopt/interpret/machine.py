@@ -130,7 +130,6 @@ _OPTIONS = {
     "maxnreg",
     "launch_pdl",
     "enable_fp_fusion",
-    "ptx_options",
     "debug",
 } | {"default_dot_input_precision"}
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
+from wsopt.interpret.mutate_pages import PAGE_RULES
 from wsopt.interpret.mutate_ranges import RANGE_RULES
 from wsopt.interpret.mutate_shares import SHARE_RULES
 from wsopt.interpret.mutate_splits import BARRIERS, SPLIT_RULES
@@ -330,4 +331,5 @@ _RULES: tuple[Rule, ...] = (
     *SPLIT_RULES,
     *SHARE_RULES,
     *RANGE_RULES,
+    *PAGE_RULES,
 )

@@ -86,7 +86,8 @@ def _epilogue(region: Region, loop: Cut) -> Epilogue:
         if in_loop or region.running
         else element_mix(region.statements, FULL)
         + InstructionMix({"convert": 0.5 * len(region.full_sources)}),
-        late=region.chained and any(source.spans != FULL for source in region.sources),
+        late=region.chained
+        and any(source.spans != FULL and source.name not in region.choosing for source in region.sources),
         sum_bytes=sum(value.nbytes for value in sums),
     )
 
@@ -164,7 +165,7 @@ def _row_values(region: Region, loop: Cut) -> int:
 def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
     once = _ungrouped.__wrapped__ if extended() else _ungrouped  # what extensions add is no part of its key
-    ungrouped = once(region, replace(s, group=1, free_registers=False), machine)
+    ungrouped = once(region, replace(s, group=1), machine)
     return replace(ungrouped, structure=s, grid=grid_of(region, s))
 
 

@@ -10,7 +10,7 @@ any; and where queries are as many as keys they stay so, since a mask means them
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.kinds import Kind
@@ -74,8 +74,8 @@ def reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | None:
     if axes.kind is not Kind.CHAIN:
         return None
     few, reach = _chain_extents(axes, *_within(axes, *_few(axes, s, k_iterations))), _reach(axes, s)
-    lengths = [(axis, role) for axis, role in axes.roles.items() if role in (Role.ROW, Role.STREAM)]
-    if reach > _FAR or all(min(axes.extent(role), reach) <= few[axis] for axis, role in lengths):
+    lengths = ((axes.extent(role), _elements(axes, few, role)) for role in (Role.ROW, Role.STREAM))
+    if reach > _FAR or all(min(extent, reach) <= found for extent, found in lengths):
         return None
     length = _ragged(reach + s.tile_rows + s.depth, s)
     return at_extents(axes, _chain_extents(axes, *_within(axes, length, length), batches=1))
@@ -92,8 +92,8 @@ def further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
         number = find_region(axes.graph).full_rows
         for lengths in _further(axes, s, k_iterations):
             extents = _chain_extents(axes, *lengths)
-            new = {role: extents[axis] for axis, role in reversed(axes.roles.items())}
-            if not number or every_row_counts(_masks(axes), new[Role.ROW], new[Role.STREAM]):
+            new = (_elements(axes, extents, role) for role in (Role.ROW, Role.STREAM))
+            if not number or every_row_counts(_masks(axes), *new):
                 yield at_extents(axes, extents)
     elif axes.kind not in (Kind.ROWS, Kind.LONG_ROWS, Kind.ELEMENTWISE):
         yield reduced(graph, s, k_iterations, longer=True)
@@ -278,6 +278,23 @@ def _masks(axes: Axes) -> list[Bound]:
     return [bound for bound in region.bounds if bound != bounds_of(region).end]
 
 
+def _elements(axes: Axes, extents: Mapping[Dim, int], role: Role) -> int:
+    """Elements along the axes of a role at these extents."""
+    return math.prod(extents[axis] for axis in axes.atoms_of(role))
+
+
+def _pages(axes: Axes, found: Mapping[Dim, int]) -> dict[Dim, int]:
+    """The new extents of axes of tensors that lie in pages: no more pages than the tables have places, and one that
+    none of them has.
+    """
+    extents = dict[Dim, int]()
+    for node in (node for node in axes.graph.nodes if node.op == "gather"):
+        (atom,) = axes.atoms(f"{node.name}:0", node.attr("axis", int))
+        places = math.prod(found.get(axis, axes.extents[axis]) for axis in axes.all_atoms(f"{node.name}:1"))
+        extents[atom] = min(axes.extents[atom], places + 1)
+    return extents
+
+
 def _chain_extents(axes: Axes, rows: int, stream: int, batches: int = _BATCHES) -> dict[Dim, int]:
     """The new extent of every axis; what a block holds whole stays, and so does what a kernel knows. Axes that are
     one dimension of an input stay alike.
@@ -294,13 +311,16 @@ def _chain_extents(axes: Axes, rows: int, stream: int, batches: int = _BATCHES) 
     for axis, role in axes.roles.items():
         extent = axes.extents[axis]
         found[axis] = min(extent, batches) if role is Role.BATCH else new.get(role, extent)
+    places, *page = axes.atoms_of(Role.STREAM)
+    found |= {axis: axes.extents[axis] for axis in page}
+    found[places] = math.ceil(stream / math.prod(axes.extents[axis] for axis in page))
     if kept & {*axes.batches}:  # many tiles already: of the other batches only the innermost is more than one
         found |= dict.fromkeys([axis for axis in axes.batches if axis not in kept][:-1], 1)
     found |= {axis: axes.extents[axis] for axis in kept}
     for shared in shared_axes(axes):
         known = kept & {*shared} or {*shared}
         found |= dict.fromkeys(shared, min(found.get(axis, axes.extents[axis]) for axis in known))
-    return found
+    return found | _pages(axes, found)
 
 
 def _split_off(axes: Axes) -> set[Dim]:

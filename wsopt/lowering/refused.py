@@ -11,11 +11,18 @@ from wsopt.machine.types import Machine
 from wsopt.targets import LoopKind, Sums, target_of
 from wsopt.tensors.views import FULL, K_BLOCK, Role, View
 
+DEPTHS = (32, 64, 128, 256)
+"""K-blocks of a loop that computes values."""
+
+PAGE_LEAST = 8
+"""Elements of which a page has a multiple where a K-block has several: rows after which a swizzle repeats."""
+
 
 def problems(region: Region, machine: Machine) -> Iterator[str]:
     """Why there is no structure, a sentence each; the first is told."""
     yield from _target_problems(region, machine)
     yield from _loop_problems(region, machine)
+    yield from _page_problems(region)
     if not region.contractions:
         yield from _row_problems(region)
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
@@ -92,6 +99,27 @@ def _loop_problems(region: Region, machine: Machine) -> Iterator[str]:
             f"graph {region.name}: rows of {extent} elements of a product are reduced, and a tile has at most "
             f"{machine.mma_columns_max} columns; reduce them in a kernel of their own"
         )
+
+
+def fits_pages(view: View, depth: int) -> bool:
+    """Whether a K-block has whole pages, or a page has whole K-blocks. One of several pages begins in its slot where
+    the swizzle does, and has its elements as rows there.
+    """
+    whole = max(depth, view.page) % min(depth, view.page) == 0
+    return whole and (
+        depth <= view.page or (view.page % PAGE_LEAST == 0 and view.roles[-1] is not Role.STREAM)
+    )
+
+
+def _page_problems(region: Region) -> Iterator[str]:
+    """Pages of a streamed tensor of which no K-block has whole ones or is a whole part."""
+    for view in (view for view in region.streams if view.page):
+        if not any(fits_pages(view, depth) for depth in DEPTHS):
+            rows = f"a power of two from {PAGE_LEAST} on, or " if view.roles[-1] is not Role.STREAM else ""
+            yield (
+                f"tensor {view.tensor}: it lies in pages of {view.page} elements of the streamed axis, of which a "
+                f"K-block has no whole number and is no whole part; take pages of {rows}a multiple of {DEPTHS[0]}"
+            )
 
 
 def _row_problems(region: Region) -> Iterator[str]:

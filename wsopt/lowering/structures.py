@@ -16,7 +16,7 @@ from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
 from wsopt.lowering.promotion import is_promoted, promotes
-from wsopt.lowering.refused import problems
+from wsopt.lowering.refused import DEPTHS, fits_pages, problems
 from wsopt.lowering.spread import mean_share
 from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
@@ -30,8 +30,6 @@ from wsopt.tensors.views import FRAGMENT, FULL, K_BLOCK, SLOT_BYTES, Packing, Ro
 
 _GROUPS = (1, 2, 4, 8, 16)
 _SUBTILES = (1, 2, 4)
-_DEPTHS = (32, 64, 128, 256)
-"""K-blocks of a loop that computes values."""
 _ROWS, _CONSUMERS = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 3)
 """Of tiles of rows."""
 _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
@@ -44,8 +42,6 @@ _SUMMED_COLUMNS = (128, 64)
 """Parts of the one sum of powers of two among the columns of a product's tile."""
 _MIN_SUBTILE_COLUMNS = 32
 """A narrower epilogue subtile has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
-_CORRECTED_COLUMNS = 64
-"""Columns of a subtile that a correction warpgroup has in registers at most."""
 _SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Ways to split sums, beside that which gives every SM one part where there are parts enough for one each."""
 _FEW_WAVES, _LONG_LOOP, _PART_ITERATIONS, _SPLIT_GAINS = 2, 16, 2, 0.9
@@ -152,22 +148,18 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     sharings = tuple(Sharing) if Limit.COOPERATIVE_VALUES in lifted else (Sharing.COOPERATIVE,)
     both = target.sums is Sums.REGISTERS or Limit.ONE_TILE_A_BLOCK in lifted
     persistences = (True, False) if both else (False,)
-    ways = tuple(
-        itertools.product(_operands(region, machine), _corrections(region, machine), target.free_registers)
-    )
+    ways = tuple(itertools.product(_operands(region, machine), _corrections(region, machine)))
     for columns in _whole_columns(region, machine):
         shares = exp2_eighths(region, columns, machine)
         for rows, depth, consumers, warps, sharing, persistent, cut, eighths, way in itertools.product(
-            target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), sharings, persistences,
+            target.consumer_rows, DEPTHS, target.consumers, _warps(machine), sharings, persistences,
             _subtiles(columns), shares, ways,
         ):  # fmt: skip
-            operands, corrections, free = way
+            operands, corrections = way
             s = Structure(
                 rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
-                exp2_eighths=eighths, operands=operands, corrections=corrections, free_registers=free,
+                exp2_eighths=eighths, operands=operands, corrections=corrections,
             )  # fmt: skip
-            if corrections and s.subtile_columns > _CORRECTED_COLUMNS:
-                continue
             if _is_legal(region, machine, s) and _aligned(region, rows, depth) and not _spare(region, s):
                 yield s
                 yield from (replace(s, splits=splits) for splits in _splits(region, s, machine))
@@ -183,8 +175,11 @@ def _corrections(region: Region, machine: Machine) -> tuple[int, ...]:
 
 def _aligned(region: Region, rows: int, depth: int) -> bool:
     """Whether every slot of a streamed vector, and of a tile of scales, begins where TMA may write, and a K-block has
-    whole groups, or a group whole K-blocks; of what is packed it has whole fragments.
+    whole groups, or a group whole K-blocks; of what is packed it has whole fragments, and of what lies in pages whole
+    ones or a part of one.
     """
+    if not all(fits_pages(view, depth) for view in region.streams if view.page):
+        return False
     for view, spans in ((source.view, source.spans) for source in region.streamed_sources):
         if spans != K_BLOCK and depth * view.dtype.bits // 8 % SLOT_BYTES:
             return False

@@ -1,7 +1,7 @@
 """How tensors lie between kernels: densely, or with room behind each row where TMA could not begin with the next.
 
 A product's kernel writes rows that lie apart as it writes others, so what is computed of a product's elements has
-that room. A kernel without a product writes rows one behind the other: what it makes lies densely at any width.
+that room. A kernel without a product writes rows one behind the other; what it makes is dense, whatever its width.
 """
 
 from __future__ import annotations

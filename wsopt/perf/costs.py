@@ -129,13 +129,24 @@ def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> C
     else:
         busy = load_cycles(copy_lines(copy, machine), machine, clock_mhz)
         first = machine.first_bytes(latency.tma_load_l2)
-    issue, places = copy_issue(machine), place_cycles(copy, machine)
+    issue, places = copy_issue(machine) + exchange_cycles(copy, machine), place_cycles(copy, machine)
     return Cost(places + max(1, copy.apart) * issue, places + math.ceil(first) + busy, Unit.TMA, busy, pipes)
 
 
 def place_cycles(copy: Copy, machine: Machine) -> int:
-    """Cycles in which the places of pieces that are copied apart come from L2, some at a time."""
+    """Cycles in which the places of pieces that are copied apart come from L2, some at a time; of those that are
+    loaded ahead of the wait for a slot none, for they come meanwhile.
+    """
+    if copy.ahead:
+        return 0
     return math.ceil(-(-copy.apart // PLACES_AT_A_TIME) * machine.first_bytes(machine.latency.tma_load_l2))
+
+
+def exchange_cycles(copy: Copy, machine: Machine) -> int:
+    """Cycles in which all threads of a warp get a place that one of them has: exchanges among as many threads as have
+    places, as Triton 3.6 writes them. Triton 3.9 has an instruction for it, which was not measured.
+    """
+    return math.ceil(math.log2(copy.apart) * machine.latency.shuffle) if copy.ahead else 0
 
 
 def outside_cycles(copy: Copy, machine: Machine) -> int:

@@ -29,7 +29,8 @@ class Copy:
     copied, from device memory, to as many SMs at once as there are `tiles`; 0 for copies from L2. Pieces of rows take
     whole `lines` of L2. On the average `outside` of the rows lie beyond the tensor's end, and are filled with zeros.
     At places that are loaded first so many pieces are copied `apart`, each by an instruction of its own; 0 where one
-    copies the box.
+    copies the box. Places that are loaded `ahead` of the wait for a slot let no copy wait; of
+    several each thread has one.
     """
 
     rows: int
@@ -40,6 +41,7 @@ class Copy:
     outside: float = 0.0
     apart: int = 0
     lines: bool = False
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +316,10 @@ class Member:
         bits, view = self.view.dtype.bits, self.view
         pitch = view.strides[-2] if rows else columns
         apart = 0 if view.chosen is None else math.prod(rows) if view.rows_chosen else 1
-        return Copy(math.prod(rows), columns * bits // 8, pitch * bits // 8, apart=apart)
+        if view.page:
+            apart = max(1, self.extent(Role.STREAM) // view.page)
+        ahead = Role.PAGE in view.roles
+        return Copy(math.prod(rows), columns * bits // 8, pitch * bits // 8, apart=apart, ahead=ahead)
 
     def extent(self, role: Role) -> int:
         """Elements of one copy along an axis; 1 for an axis that it does not have."""

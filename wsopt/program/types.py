@@ -59,10 +59,9 @@ class Structure:
     before, and issues the rest behind that; without, products are issued whole. `splits` is over how many blocks the
     streamed axis of a tile is split: each has partial sums of its own part, and the last to arrive adds them up.
     A loop that computes values between products hands them to products through `operands`; so many `corrections` are
-    warpgroups that rescale the sums of all consumers, which hand them the factors. With `free_registers` the
-    assembler is asked to use more registers than it would: one of the two often spills where the other does not.
-    With `shares` each block takes an equal share of the K-blocks of all tiles, one tile's behind another's, wherever
-    tiles begin and end: of a tile at an end of its share it has a part.
+    warpgroups that rescale the sums of all consumers, which hand them the factors. With `shares` each
+    block takes an equal share of the K-blocks of all tiles, one tile's behind another's, wherever tiles begin and
+    end: of a tile at an end of its share it has a part.
     """
 
     rows: int
@@ -84,7 +83,6 @@ class Structure:
     shares: bool = False
     operands: Operands = Operands.REGISTERS
     corrections: int = 0
-    free_registers: bool = False
 
     @property
     def parted(self) -> bool:
@@ -126,7 +124,6 @@ class Structure:
         blocks = "persistent" if self.persistent else "one tile a block"
         blocks += f", {self.transforms} transform warpgroup(s)" if self.transforms else ""
         blocks += f", {self.corrections} correction warpgroup(s)" if self.corrections else ""
-        blocks += ", registers used freely" if self.free_registers else ""
         blocks += f", {self.exp2_eighths}/8 of exp2 by a polynomial" if self.exp2_eighths else ""
         blocks += "" if self.operands is Operands.REGISTERS else f", operands in {_WORDS[self.operands]}"
         blocks += "" if self.early_release else ", products issued whole"

@@ -39,6 +39,7 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
         f"{whole.needed_flops:,} FLOP{_masked(whole)}, {whole.needed_bytes:,} compulsory bytes",
         f"intensity  {_intensity(verified)}",
         *at_run_time(program),
+        *pages_of(program),
     ]
     return [part for line in lines for part in wrapped(line, width, hang=" " * 11)]
 
@@ -66,6 +67,20 @@ def at_run_time(program: TileProgram) -> list[str]:
     verb = "says" if len(tensors) == 1 else "say"
     told = f"run time   {joined([*tensors])} {verb} which K-blocks are read; work and time here are of all"
     return [told] if tensors else []
+
+
+def pages_of(program: TileProgram) -> list[str]:
+    """The tensors that lie in pages, with what says where these are, and how many a K-block has, or is a part of."""
+    members = [member for ring in program.rings for member in ring.members if member.view.page]
+    sources = {one.name: one.view.tensor for one in program.after.vectors}
+    told, depth = list[str](), program.structure.depth
+    for member in members:
+        chosen, page = member.view.chosen, member.view.page
+        assert chosen is not None, "a table chooses pages"
+        share = f"{depth // page} a K-block" if depth >= page else f"{page // depth} K-blocks each"
+        where = f"at places of {clean(sources[chosen.source])}"
+        told.append(f"pages      {clean(member.view.tensor)}: {page} elements, {share}, {where}")
+    return told
 
 
 def _masked(whole: Whole) -> str:

@@ -17,19 +17,31 @@ def random_inputs(graph: RawGraph, seed: int, device: str) -> dict[str, Tensor]:
 
     Floats are standard normal; constants that a matmul contracts are divided by the square root of the
     contracted extent, so that products keep their size (not f8, whose range that would leave). Integers
-    are -8..7, but lengths, which are compared with indices, 0 to the axis' extent, and indices places of their axis;
-    bools are fair coins, i4 two to a byte.
+    are -8..7, but lengths, which are compared with indices, 0 to the axis' extent, and indices places of their axis,
+    each once if there are so many, for what is read twice would come from L2; bools are fair coins, i4 two to a byte.
     """
     tensors, compared, gathered = {}, compared_extents(graph), gathered_extents(graph)
     for index, item in enumerate(graph.inputs):
         generator = torch.Generator(device=device).manual_seed(1009 * seed + index)
-        if item.name in compared or item.name in gathered:
-            most = compared[item.name] + 1 if item.name in compared else gathered[item.name]
+        if item.name in compared:
+            most = compared[item.name] + 1
             found = torch.randint(0, most, item.shape, generator=generator, device=device).to(torch.int32)
+        elif item.name in gathered:
+            found = _places(item, gathered[item.name], generator, device)
         else:
             found = _random(item, _scale(graph, item), generator, device)
         tensors[item.name] = _strided(found, item)
     return tensors
+
+
+def _places(item: RawInput, extent: int, generator: torch.Generator, device: str) -> Tensor:
+    """Places of an axis of so many elements, each once if there are enough."""
+    count = math.prod(item.shape)
+    if count > extent:
+        found = torch.randint(0, extent, item.shape, generator=generator, device=device)
+    else:
+        found = torch.randperm(extent, generator=generator, device=device)[:count].reshape(item.shape)
+    return found.to(torch.int32)
 
 
 def poisoned(expected: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
-from wsopt.program.facts import Arithmetic, Release
+from wsopt.program.facts import Arithmetic, Copy, Release
 from wsopt.program.ids import OpId, ValueKind
 from wsopt.program.limits import Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
@@ -35,8 +35,11 @@ _MOST_STAGING = 4
 TRANSFORM_REGISTERS = 96
 """Of a transform warpgroup's threads: a tile of a K-block before and after, addresses and counters."""
 
-_CORRECTION_REGISTERS = 32
-"""Of a correction warpgroup's threads, beside a subtile of sums: a factor, addresses and counters."""
+_CORRECTION_COLUMNS, _CORRECTION_REGISTERS = 16, 32
+"""Columns of sums that a thread of a correction warpgroup has at a time, and its registers beside those: a factor,
+addresses and counters. With slices of 32 columns and 64 registers ptxas of Triton 3.9 spilled the counters of causal
+loops.
+"""
 
 HELPER_WARPS = 1
 HELPER_REGISTERS = 24
@@ -44,6 +47,11 @@ HELPER_REGISTERS = 24
 
 COUNTING_REGISTERS = 40
 """Of a warp that counts the K-blocks of all tiles besides, many tiles at a time."""
+
+PAGES_REGISTERS = 56
+"""Of a warp that copies several pages a K-block: with 40 registers and eight pages ptxas spills, with 56 it does not
+(Triton 3.9).
+"""
 
 MOST_HELPERS = 4
 """emitter.v1: warps of a block that start copies, products or stores. They share one warpgroup, so that a launch has
@@ -72,9 +80,30 @@ def helper_registers(structure: Structure) -> int:
     return COUNTING_REGISTERS if structure.shares else HELPER_REGISTERS
 
 
+def helpers_registers(program: TileProgram, machine: Machine) -> int:
+    """The same of a program's: those that copy several pages have more, as far as nobody else can take them."""
+    s, least = program.structure, helper_registers(program.structure)
+    copies = (op.counts for op in program.of(OpKind.TMA_LOAD) if isinstance(op.counts, Copy))
+    if not any(copy.ahead and copy.apart > 1 for copy in copies):
+        return least
+    loader, granularity = warpgroup_warps(HELPER_WARPS, machine), machine.register_granularity
+    consumers = s.consumers * warpgroup_warps(s.consumer_warps, machine)
+    left = base_registers(s, machine) * launched_warps(s, machine) - consumers * consumer_registers(
+        s, machine
+    )
+    left -= TRANSFORM_REGISTERS * s.transforms * machine.warps_per_warpgroup
+    left -= correction_registers(s) * s.corrections * machine.warps_per_warpgroup
+    return max(least, min(PAGES_REGISTERS, left // loader // granularity * granularity))
+
+
+def correction_columns(structure: Structure) -> int:
+    """Columns of the slice of sums that a correction warpgroup rescales at a time."""
+    return min(structure.columns, _CORRECTION_COLUMNS)
+
+
 def correction_registers(structure: Structure) -> int:
-    """Registers a thread of a correction warpgroup: it has a subtile of sums at a time."""
-    return structure.subtile_columns + _CORRECTION_REGISTERS
+    """Registers a thread of a correction warpgroup: it has a slice of sums at a time."""
+    return correction_columns(structure) + _CORRECTION_REGISTERS
 
 
 def base_registers(structure: Structure, machine: Machine) -> int:
@@ -213,7 +242,7 @@ def partitions(
             for i in range(s.corrections)
         ),
         *(
-            Partition(role, i, HELPER_WARPS, helper_registers(s))
+            Partition(role, i, HELPER_WARPS, helpers_registers(program, machine))
             for role, count in helpers
             for i in range(count)
         ),

@@ -71,7 +71,7 @@ def consumers_alone(program: TileProgram) -> TileProgram:
     """
     return replace(
         _only(program, [op for op in program.ops if op.consumer is not None]),
-        structure=replace(program.structure, subtiles=1, free_registers=False),
+        structure=replace(program.structure, subtiles=1),
         conditions=program.conditions.of_loop,
         values=tuple(value for value in program.values if value.space is Space.TENSOR),
         rings=(),

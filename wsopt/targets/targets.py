@@ -47,8 +47,7 @@ class Target:
     `consumer_rows` are the rows of one consumer's sums, `consumers` how many a block may have, `warpgroups` the
     warpgroups of one; `transforms` how many warpgroups may compute operands for consumers; `operands` how products of
     a loop that computes values between them take these, and `corrections` how many warpgroups may rescale its sums
-    for the consumers; `free_registers` are the ways to use registers that its assembler has for such a loop;
-    `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
+    for the consumers; `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
     the next. With `swaps` operands change sides,
     with `single` a block may have one tile, with `ping_pong` consumers may work in ping-pong, with `tails` a product
     may end early in its K-block. `loops` are the kinds of loops that it has; `promotes` is whether partial sums are
@@ -70,7 +69,6 @@ class Target:
     transforms: tuple[int, ...]
     operands: tuple[Operands, ...]
     corrections: tuple[int, ...]
-    free_registers: tuple[bool, ...]
     sum_sets: tuple[int, ...]
     swaps: bool
     single: bool
@@ -110,7 +108,6 @@ HOPPER = Target(
     transforms=(1,),
     operands=(Operands.REGISTERS,),
     corrections=(0,),
-    free_registers=(False,),
     sum_sets=(1,),
     swaps=True,
     single=True,
@@ -139,7 +136,6 @@ BLACKWELL = Target(
     transforms=(),
     operands=(Operands.SCORES, Operands.COLUMNS),
     corrections=(0, 1),
-    free_registers=(False, True),
     sum_sets=(1, 2),
     swaps=True,
     single=True,

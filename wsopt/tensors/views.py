@@ -16,7 +16,8 @@ class Role(StrEnum):
     """Role of an axis in the kernel: tiled over the grid (batch, group, row, column), streamed by the loop, or
     held whole (inner: what a product in the loop contracts that does not stream).
 
-    `group` is a second batch axis, along which some tensors are broadcast: query heads that share keys.
+    `group` is a second batch axis, along which some tensors are broadcast: query heads that share keys. `page` is a
+    tensor's own: which of its pages is read is chosen by a table.
     """
 
     BATCH = "batch"
@@ -25,10 +26,11 @@ class Role(StrEnum):
     COLUMN = "column"
     STREAM = "stream"
     INNER = "inner"
+    PAGE = "page"
 
 
-OUTER = (Role.BATCH, Role.GROUP)
-"""The axes along which a tile has one element."""
+OUTER = (Role.BATCH, Role.GROUP, Role.PAGE)
+"""The axes along which a tile, or what one instruction copies of it, has one element."""
 
 
 FULL = frozenset({Role.ROW, Role.COLUMN})
@@ -44,11 +46,13 @@ class Chosen:
     """The dimension of a view along whose axis, `role`, the elements of another tensor say which place is read.
 
     `source` is that tensor as a source, by name. So many `places` are read in all; one outside the tensor is zeros.
+    Along a tensor's pages a place has `elements` of the streamed axis; 0 where it has all of them.
     """
 
     role: Role
     source: str
     places: int
+    elements: int = 0
 
 
 FRAGMENT = {DType.I4: 128, DType.I8: 64}
@@ -145,6 +149,11 @@ class View:
     def rows_chosen(self) -> bool:
         """Whether every row is read at a place of its own."""
         return self.chosen is not None and self.chosen.role is Role.ROW
+
+    @property
+    def page(self) -> int:
+        """Elements of the streamed axis in a page of the tensor, if it lies in pages; 0 if not."""
+        return self.chosen.elements if self.chosen else 0
 
     @property
     def first(self) -> dict[Role, int]:

@@ -17,6 +17,8 @@ from typing import Any
 
 from wsopt.errors import InputError, Problem, WsoptError
 from wsopt.machine.load import load_machine
+from wsopt.schedule.types import PartitionRole
+from wsopt.targets import Operands
 from wsopt.validate.files import load_json, write_json
 
 FORMAT = "wsopt.cards/1"
@@ -27,7 +29,8 @@ class Side:
     """A problem's schedule on one card: its predicted microseconds and the roofline's, the number and the warps of
     each role, the tile of a block, slots of all rings, cycles of an interval, waves of tiles; the `columns` of tensor
     memory that it takes for so many `sets` of sums, over how many blocks `splits` its sums are split, and how many
-    `products` its loop has. Whether it `promotes` partial sums, or computes `beside` products.
+    `products` its loop has. Whether it `promotes` partial sums, or computes `beside` products. In a loop that
+    computes values between products: how many of eight exp2 go by a polynomial, and the memory of `operands`.
     """
 
     microseconds: float
@@ -44,6 +47,13 @@ class Side:
     promotes: bool
     beside: bool
     products: int
+    exp2_eighths: int = 0
+    operands: str = Operands.REGISTERS
+
+    @property
+    def consumers(self) -> int:
+        """Consumers of a block."""
+        return next(count for role, count, _ in self.roles if role == PartitionRole.CONSUMER)
 
     @property
     def described(self) -> str:
@@ -53,12 +63,13 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card's figures for an SM: multiply-adds of bf16 a cycle, bytes from L2 a cycle, GB/s of device memory, and
-    columns of tensor memory.
+    """A card's figures for an SM: multiply-adds of bf16 a cycle, exp2 a cycle, bytes from L2 a cycle, GB/s of device
+    memory, and columns of tensor memory.
     """
 
     name: str
     multiply_adds: float
+    exp2: float
     l2_bytes: float
     memory_gbs: float
     columns: int
@@ -79,6 +90,7 @@ def card_of(name: str) -> Card:
     return Card(
         name,
         machine.tensor_rate("bf16"),
+        machine.scalar["exp2"],
         round(machine.l2_bandwidth / cycles, 1),
         round(machine.dram_sustained_bandwidth / machine.sm_count / 1e9, 1),
         machine.tensor_memory_columns,
@@ -120,6 +132,8 @@ def _side(data: Mapping[str, Any]) -> Side:
         "add" in kinds,
         "beside" in kinds,
         sum(op.startswith("mma:") for op in ops),
+        s["exp2_eighths"],
+        s["operands"],
     )
 
 

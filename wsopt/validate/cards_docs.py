@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wsopt.errors import WsoptError
-from wsopt.report.layout import counted, joined
+from wsopt.report.layout import counted
+from wsopt.schedule.types import PartitionRole
+from wsopt.targets import Operands
 from wsopt.validate.cards import Card, Problems, Side, load_cards
 from wsopt.validate.files import write_text
 from wsopt.validate.published import NEAR, Figures, Published, load_published
@@ -35,6 +37,11 @@ What all products have in common: on {other.name} sums are in tensor memory, so 
 consumers' registers do not hold them; consumers read a tile's sums behind its loop. An SM of {other.name} has
 {other.multiply_adds:g} multiply-adds of bf16 a cycle and {other.l2_bytes:g} bytes from L2, one of {one.name}
 {one.multiply_adds:g} and {one.l2_bytes:g}: tiles have to make more of a byte.
+
+Where a loop computes values between products, as attention does, scores and computed operands go through tensor
+memory too. On {one.name} a consumer issues the products of its rows, waits for them, and has scores and sums in
+registers. On {other.name} each of its threads reads a row of scores, and the warp that issues goes on with the other
+consumer's products meanwhile. Sums are rescaled where they lie, which another warpgroup than the consumer's may do.
 
 """
 
@@ -112,7 +119,7 @@ def _roles(found: Problems) -> Iterator[str]:
     yield f"| problem | {one.name} | {other.name} | what differs besides, and why |"
     yield "|---|---|---|---|"
     for name, first, second in found.rows:
-        told = joined(list(differences(first, second, found.cards))) or "nothing"
+        told = "; ".join(differences(first, second, found.cards)) or "nothing"
         yield f"| {name} | {_told(first)} | {_told(second)} | {told} |"
 
 
@@ -132,6 +139,8 @@ def differences(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator
         yield _sets(second, cards[1])
     if first.promotes and not second.promotes:
         yield "f8 sums are f32's in the tensor core, so consumers add up none"
+    if second.operands != Operands.REGISTERS:
+        yield from _computed(first, second, cards)
     stores = ["store_warp" in {name for name, _, _ in side.roles} for side in (first, second)]
     if stores[0] != stores[1]:
         yield "store warps start the stores" if stores[1] else "consumers start their stores"
@@ -147,11 +156,35 @@ def _sets(side: Side, card: Card) -> str:
     """How many sets of sums it keeps, and why no more."""
     if side.sets > 1:
         return f"{side.sets} sets of sums: an epilogue runs under the next tile's products"
+    one_tile = "one set of sums, for a block has one tile"
+    if side.operands != Operands.REGISTERS:  # a block has one tile where values go through tensor memory
+        return one_tile
     if 2 * side.columns > card.columns:
         return f"one set of sums, for two of {side.columns} columns are more than {card.columns}"
     if side.waves == 1:
-        return "one set of sums, for a block has one tile"
+        return one_tile
     return "one set of sums, for consumers are in the loop" if side.beside else "one set of sums"
+
+
+_MEMORY = {Operands.SCORES: "their scores' columns", Operands.COLUMNS: "columns of their own"}
+
+
+def _computed(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]:
+    """What it has where values are computed between products: who rescales sums, where operands lie, the pipes of
+    exp2, the rows of a consumer, and the streamed elements of a K-block.
+    """
+    if PartitionRole.CORRECTION in {name for name, _, _ in second.roles}:
+        yield "a correction warpgroup rescales sums, off the way of those who compute"
+    yield f"operands in {_MEMORY[Operands(second.operands)]}"
+    if second.exp2_eighths > first.exp2_eighths:
+        before, now = (card.multiply_adds / card.exp2 for card in cards)
+        why = f"for one takes the time of {now:g} multiply-adds instead of {before:g}"
+        yield f"{second.exp2_eighths}/8 of exp2 on the FMA pipe, {why}"
+    rows = [side.tile[0] // side.consumers for side in (first, second)]
+    if rows[0] != rows[1]:
+        yield f"{rows[1]} rows a consumer instead of {rows[0]}, one for each lane of tensor memory"
+    if first.tile[2] != second.tile[2]:
+        yield f"K-blocks of {second.tile[2]} instead of {first.tile[2]}"
 
 
 def _tiles(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]:
