@@ -6,8 +6,8 @@ import itertools
 import math
 
 from wsopt.frontend.types import Contraction, Region
+from wsopt.lowering.maker import inner_extent
 from wsopt.lowering.phases import body_levels, is_scores, k_block_mix
-from wsopt.lowering.steps import inner_extent
 from wsopt.machine.cost import alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.targets import target_of

@@ -13,8 +13,9 @@ from wsopt.frontend.types import End, Region
 from wsopt.lowering.cut import Cut, cut
 from wsopt.lowering.equal_shares import of_products, shares_of
 from wsopt.lowering.phases import element_mix, lane_sums
+from wsopt.lowering.row_steps import behind_rows, kept_in_l2
 from wsopt.lowering.spread import mean_share, shares
-from wsopt.lowering.steps import behind_rows, kept_in_l2, steps_of
+from wsopt.lowering.steps import steps_of
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Shares, TileGrid, Whole

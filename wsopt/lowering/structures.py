@@ -15,10 +15,10 @@ from wsopt.errors import LoweringError
 from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
+from wsopt.lowering.product_steps import releases_early
 from wsopt.lowering.promotion import is_promoted, promotes
 from wsopt.lowering.refused import DEPTHS, fits_pages, problems
 from wsopt.lowering.spread import mean_share
-from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
 from wsopt.program.combination import Combination, combination
 from wsopt.program.limits import Lifted, Limit

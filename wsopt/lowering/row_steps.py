@@ -1,0 +1,122 @@
+"""The steps of a loop whose iterations are tiles of rows: reading, phases of arithmetic, storing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from wsopt.frontend.types import Region
+from wsopt.lowering.cut import Load, Ring, Step, When
+from wsopt.lowering.maker import Maker, Part, Steps, part_of
+from wsopt.lowering.phases import (
+    row_phase,
+    row_phases,
+)
+from wsopt.machine.types import Machine
+from wsopt.program.facts import (
+    Arithmetic,
+    Read,
+    Release,
+    Store,
+)
+from wsopt.program.ids import AGAIN, OpKind
+from wsopt.program.program import Item
+from wsopt.program.row_layout import RowLayout, reduces_outer, tile_layout
+from wsopt.program.types import Structure
+from wsopt.tensors.views import OUTER, Role, Statement, View
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Maker):
+    """Makes the steps of a loop over tiles of rows."""
+
+    def rows(self) -> Steps:
+        """A loop whose iterations are tiles of rows, from and to device memory, each step after the one before.
+        Nothing is copied beyond the end of a row. What repeats along batches comes from L2 again.
+        """
+        region, s = self.region, self.s
+        extent, members = region.extent(Role.COLUMN), map(self.member, region.operands)
+        share = extent / (math.ceil(extent / s.columns) * s.columns)
+        # Rows that are read twice come from L2 the second time, as far as they are kept there.
+        again = kept_in_l2(region, s, self.machine) if region.passes > 1 else 0.0
+        lines = reduces_outer(region.operands)
+        reads = share * (1 - again / 2)
+        own = [(m, round(m.copy_bytes * reads) if self._once(m.view) else 0) for m in members]
+        loads = (
+            Load(
+                m,
+                consumer,
+                m.shape,
+                replace(m.box(m.shape), from_memory=nbytes, tiles=self.tiles, lines=lines),
+            )
+            for consumer in range(s.consumers)
+            for m, nbytes in own
+        )
+        parts, steps = list(self._row_parts(share)), list[Step]()
+        for part in parts:
+            after = tuple((step.kind, step.subject, When.SAME) for step in steps[-1:])
+            steps.append(replace(part.step, after=after, holds=tuple(self.holds(part, parts))))
+        back = Step(OpKind.RELEASE, "", Release(meets=False))
+        return (Ring("ring", ("",), tuple(loads)),), (steps[0], back, *steps[1:]), ()
+
+    def _once(self, view: View) -> bool:
+        """Whether a tensor's tiles are each copied once, for it varies along all batches."""
+        return all(role in view.roles for role in OUTER if self.region.extent(role) > 1)
+
+    def _row_parts(self, share: float) -> Iterator[Part]:
+        """Reading, which converts to f32 once, the phases, and storing the `share` of a tile that tensors have."""
+        region, s = self.region, self.s
+        read, stored = region.operands, [output.view for output in region.tile_outputs]
+        narrow = sum(view.dtype.bits == 16 for view in read)
+        nbytes = sum(self.member(view).copy_bytes for view in read)
+        counts = Read(nbytes, narrow * s.rows * s.columns, self._divisions(), s.consumer_warps)
+        leaves = tuple((source.name, 32) for source in region.row_sources)
+        yield Part(Step(OpKind.ELEMENTWISE, "read", counts, self.read(read)), leaves=leaves)
+        layout = tile_layout([*read, *stored], s.rows, s.columns, s.consumer_warps, self.machine)
+        every = region.running or region.statements
+        for number, items in enumerate(row_phases(every), 1):
+            work = self._of_a_pass(row_phase(items, every, region.sources, s, layout))
+            yield part_of(Step(OpKind.ELEMENTWISE, f"phase{number}", work, items=items))
+        if region.passes > 1:
+            items = tuple(item for item in region.statements if item not in behind_rows(region))
+            yield part_of(self._again(items, layout))
+        if region.tile_outputs or not region.running:
+            yield self._row_store(share)
+
+    def _divisions(self) -> int:
+        """Divisions by which a tile's place follows from its number: by all axes of tiles but one."""
+        region = self.region
+        apart = not region.running and region.extent(Role.COLUMN) > self.s.columns
+        return sum(region.extent(role) > 1 for role in OUTER) + apart
+
+    def _row_store(self, share: float) -> Part:
+        """The store of a tile of rows. Values of rows that no SM holds are stored behind their last part."""
+        region, s = self.region, self.s
+        bits = [output.view.dtype.bits for output in region.tile_outputs]
+        sizes = [s.rows * s.columns * width // 8 // region.passes for width in bits]
+        behind = () if region.running else (output for output in region.outputs if not output.is_tile)
+        values = [output.view.dtype.bits // 8 for output in behind]
+        copied = sum(round(size * share) for size in sizes) + s.rows * sum(values)
+        store = Store(len(sizes), sum(sizes), copied, self.tiles, len(values))
+        return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in region.outputs))
+
+    def _of_a_pass(self, work: Arithmetic) -> Arithmetic:
+        """Arithmetic of one of the passes over a row: on the average an iteration has its share."""
+        return replace(work, elements=work.elements // self.region.passes)
+
+    def _again(self, items: tuple[Item, ...], layout: RowLayout) -> Step:
+        """What a part of a row is read again for: the output's elements."""
+        work = row_phase(items, self.region.statements, self.region.sources, self.s, layout)
+        return Step(OpKind.ELEMENTWISE, AGAIN, self._of_a_pass(work), items=items)
+
+
+def behind_rows(region: Region) -> list[Item]:
+    """What follows the last part of rows that no SM holds: values of rows, for their reductions are complete."""
+    return [i for i in region.statements if not isinstance(i, Statement) or Role.COLUMN not in i.spans]
+
+
+def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:
+    """The share of rows that is still in L2 when they are read again: of those that all blocks are in half of it."""
+    row = sum(view.dtype.bits // 8 for view in region.operands) * region.extent(Role.COLUMN)
+    return min(1.0, machine.l2_bytes / 2 / (s.tile_rows * machine.sm_count * row))
