@@ -5,6 +5,8 @@ A package that is missing is no fault of the input and no check that failed: see
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import importlib.util
 import platform
 
@@ -41,6 +43,16 @@ def require_triton(what: str) -> None:
         f"Triton is not installed, and {what} needs it: {remedy}; without it `wsopt inspect DIR` and "
         "`wsopt run DIR` work on folders that were compiled elsewhere, and `wsopt ops`, `machines` and `schema`"
     )
+
+
+@functools.cache
+def triton_release() -> tuple[int, int] | None:
+    """Major and minor number of the Triton that compiles here; None where there is none."""
+    try:
+        major, minor, *_ = importlib.metadata.version("triton").split(".")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return int(major), int(minor)
 
 
 def require_matplotlib(what: str) -> None:

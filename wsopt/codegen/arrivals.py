@@ -12,6 +12,11 @@ from collections.abc import Sequence
 
 from wsopt.codegen.sass import TENSOR_LOAD, Block, Instruction, blocks_of, successors
 
+_ALLOCATES = "ATOMS"
+"""Atomics of shared memory are the allocator's of tensor memory alone. Where two blocks allocate together, the warp that
+does it tells the other block behind its own atomics, and hands nothing over for the partition.
+"""
+
 _ACCESSES = frozenset({"LDS", "LDSM", "STS", "STSM", TENSOR_LOAD, "STTM"})
 
 
@@ -37,14 +42,15 @@ def early_arrivals(instructions: Sequence[Instruction]) -> int:
 
 def _through(block: Block, is_open: bool) -> tuple[bool, list[Instruction]]:
     """Whether accesses are open at a block's end, by whether they are at its start; arrivals that meet some."""
-    early = []
+    early, before = [], ""
     for item in block:
         if _meets(item):
             is_open = False
         elif item.opcode in _ACCESSES or _ends_products(item):
             is_open = True
-        elif is_open and _arrives(item):
+        elif is_open and _arrives(item) and before != _ALLOCATES:
             early.append(item)
+        before = item.opcode
     return is_open, early
 
 

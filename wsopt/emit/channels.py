@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from wsopt.emit import tensor_tiles
+from wsopt.emit import pairs, tensor_tiles
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import vector_columns
 from wsopt.emit.rings import Ring
@@ -42,10 +42,13 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Barriers of one name, of which so many `arrivals` complete a phase; a copy's bytes are one."""
+    """Barriers of one name, of which so many `arrivals` complete a phase; a copy's bytes are one. Of those `of_pair`
+    the two blocks of a pair have one together, and the arrivals of both complete a phase.
+    """
 
     name: str
     arrivals: int
+    of_pair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
         buffers = [_buffer(f"{box.name}_ring", box, count) for box, count in slots]
         filled = 1 if ring.plan.copied else s.at_once
         barriers = (
-            Barrier(f"{ring.name}_full", filled),
+            Barrier(f"{ring.name}_full", filled, of_pair=s.paired),
             Barrier(f"{ring.name}_empty", _arrivals(plan, ring)),
         )
         mixed = plan.values_apart and not _by_commit(plan, ring)
@@ -102,7 +105,7 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
             Buffer(f"{name}_sums", GLUON[DType.F32], shape, "SUM_LAYOUT", "allocate_tensor_memory")
             for name in plan.sums
         )
-        back = (Barrier("sums_empty", s.consumers),) if s.persistent else ()  # to be filled again
+        back = (Barrier("sums_empty", s.consumers, of_pair=s.paired),) if s.persistent else ()  # to be filled again
         yield Channel("SUM_SETS", _SUMS, tuple(sums), (Barrier("sums_full", 1), *back))
     yield from _own(plan)
 
@@ -178,7 +181,7 @@ def _own(plan: KernelPlan) -> Iterator[Channel]:
 
 
 def _buffer(name: str, box: Box, count: str) -> Buffer:
-    return Buffer(name, box.gluon, (count, *map(str, box.shape)), box.layout)
+    return Buffer(name, box.gluon, (count, *map(str, box.whole)), box.layout)
 
 
 def _times(count: str, boxes: int) -> str:
@@ -204,8 +207,8 @@ def allocations(plan: KernelPlan) -> Iterator[Buffer]:
         for one in channel.buffers:
             yield replace(one, name=one.name + ending)
         for barrier in channel.barriers:
-            words = (channel.versions, "1")
-            yield Buffer(barrier.name + ending, "gl.int64", words, "mbarrier.MBarrierLayout()")
+            each, layout = pairs.barrier(plan.s, barrier.of_pair)
+            yield Buffer(barrier.name + ending, "gl.int64", (channel.versions, each), layout)
 
 
 def barrier_groups(plan: KernelPlan) -> list[tuple[str, list[Barrier]]]:

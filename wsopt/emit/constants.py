@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import factors, pages, quantized, splits, tensor_sums, tensor_values
+from wsopt.emit import factors, pages, pairs, quantized, splits, tensor_sums, tensor_values
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
@@ -25,7 +25,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         ("TILE_ROWS", s.tile_rows, ""),
         ("TILE_COLUMNS", s.columns, ""),
         ("CONSUMERS", s.consumers, ""),
-        ("CONSUMER_ROWS", s.rows, ""),
+        ("CONSUMER_ROWS", s.rows * s.blocks, pairs.ROWS if s.paired else ""),
         ("TILE_DEPTH", s.depth if tiled else None, "elements of the streamed axis in a K-block"),
         ("SUBTILE_COLUMNS", s.subtile_columns if tiled else None, "columns that the epilogue treats at a time"),
         *splits.constants(plan, consumer.least),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from wsopt.emit import pairs
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.tensors import zero
 from wsopt.machine.types import Machine
@@ -68,8 +69,8 @@ def vector_columns(s: Structure) -> str:
 def layout_constants(s: Structure, machine: Machine) -> list[tuple[str, str, str]]:
     """Constants of the columns' layout in registers while they are loaded, and in shared memory."""
     each = max(1, s.vector_columns // (s.consumer_warps * machine.threads_per_warp))
-    blocked = f"gl.BlockedLayout([{each}], [{machine.threads_per_warp}], [{s.consumer_warps}], [0])"
+    blocked = f"gl.BlockedLayout([{each}], [{machine.threads_per_warp}], [{s.consumer_warps}], [0]{pairs.across(s, [0])})"
     return [
         ("COLUMNS_LAYOUT", blocked, "how columns are loaded"),
-        ("PREFETCHED_LAYOUT", "gl.SwizzledSharedLayout(1, 1, 1, order=[0])", ""),
+        ("PREFETCHED_LAYOUT", f"gl.SwizzledSharedLayout(1, 1, 1, order=[0]{pairs.across(s, [0])})", ""),
     ]

@@ -126,7 +126,8 @@ def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
     elif plan.split:
         yield "parts", taken * s.splits
         taken = named("parts")
-    blocks = minimum(named("processors"), taken) if s.persistent else taken
+    at_once = maximum(named("processors") // s.blocks, 1) if s.paired else named("processors")
+    blocks = minimum(at_once, taken) if s.persistent else taken
     if plan.owes_ends and not s.shares:  # a consumer has a bit for each of its parts
         blocks = maximum(blocks, ceil_divide(taken, splits.MOST_PARTS))
     yield "blocks", blocks
@@ -255,7 +256,8 @@ def _tensor_map(box: Box) -> TensorMap:
     # One instruction copies at most a swizzle's bytes along the last dimension.
     *outer, last = (min(extent, _BOX_EXTENT) for extent in box.copied)
     copied = (*outer, min(last, box.swizzle * 8 // box.bits) if box.swizzle else last)
+    block = box.copied if box.split is None else box.whole
     return TensorMap(
-        box.descriptor, view.tensor, view.dtype, extents, strides, box.copied, copied, box.swizzle, box.layout,
+        box.descriptor, view.tensor, view.dtype, extents, strides, block, copied, box.swizzle, box.layout,
         words > 1,
     )  # fmt: skip

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from wsopt.emit.instructions import arrive, wait
 from wsopt.emit.names import Names
@@ -12,6 +12,7 @@ from wsopt.emit.tensors import Box, make_box, part_boxes, row_box
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpId
 from wsopt.program.program import Iteration, RingPlan
+from wsopt.program.types import column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import Role, View
@@ -76,13 +77,17 @@ class NamedBoxes:
     def box(self, kind: str, wish: str, view: View, extents: Mapping[Role, int]) -> Box:
         """The box of a tensor that takes so many elements along its axes."""
         name = self.names(f"{kind}:{wish}", wish)
-        return self._row_box(name, view, extents) if self._by_tile else make_box(name, view, extents)
+        box = self._row_box(name, view, extents) if self._by_tile else make_box(name, view, extents)
+        return self._divided(box, row_role)
 
     def held(self, kind: str, member: Member) -> tuple[Box, ...]:
         """The boxes of a tensor that a ring or the block holds, one for each of its parts."""
         name, view = self._called(kind, member), member.view
         extents = {role: member.extent(role) for role in view.roles}
-        return (self._row_box(name, view, extents),) if self._by_tile else part_boxes(name, view, extents)
+        if self._by_tile:
+            return (self._row_box(name, view, extents),)
+        side = row_role if member.by_rows else column_role
+        return tuple(self._divided(box, side) for box in part_boxes(name, view, extents))
 
     def rings(self) -> tuple[Ring, ...]:
         """The rings. Where slots are counted on, those of equal depths have one counter."""
@@ -100,6 +105,11 @@ class NamedBoxes:
             return Ring(f"{name}_ring", counter, str(plan.slot_bytes), plan, members)
 
         return tuple(map(ring, program.rings))
+
+    def _divided(self, box: Box, side: Callable[[bool], Role]) -> Box:
+        """The box with the dimension along which the blocks of a pair divide it, if there are pairs."""
+        s = self.verified.program.structure
+        return replace(box, split=box.view.roles.index(side(s.swap))) if s.paired else box
 
     @property
     def _by_tile(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import records, shares, splits, tensor_sums, tensor_values, text
+from wsopt.emit import pairs, records, shares, splits, tensor_sums, tensor_values, text
 from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.combination import parts_of
@@ -32,6 +32,10 @@ from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
 from wsopt.tensors.views import Packing
+
+
+_RELEASE = "3.6"
+"""The first release of Triton that kernels are compiled by."""
 
 
 def printable_lines(foreign: str) -> list[str]:
@@ -103,6 +107,8 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "exponential": exponential(names, s.exp2_eighths),
         "constants": [*constants(plan, consumer), *numbers(names), *records.constants(plan)],
         "traced": plan.trace is not None,
+        "paired": s.paired,
+        "release": pairs.RELEASE if s.paired else _RELEASE,
         "boxes": [*plan.moved, *plan.computed, *plan.inputs.values(), *plan.outputs.values()],
         "register_layouts": accumulator_layouts(plan),
         "operand_layouts": operand_layouts(s) if plan.computes else (),
@@ -149,6 +155,11 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
         raise LoweringError(
             f"graph {plan.program.whole.name}: its sums are split over {told}, and the stamps of a "
             f"traced kernel are of whole tiles: trace a build made with `--under {asked}`"
+        )
+    if trace is not None and trace.run and plan.s.paired:
+        raise LoweringError(
+            f"graph {plan.program.whole.name}: pairs of blocks work on its tiles, and the stamps of a traced kernel are "
+            "of single blocks: trace a build made with `--under paired=no`"
         )
     consumer = consumer_of(plan)
     template = text.environment().get_template("kernel.py.jinja")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from wsopt.emit import instructions, records, splits, text
+from wsopt.emit import instructions, pairs, records, splits, text
 from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Instruction, Slots, write
 from wsopt.emit.operations import Operations
@@ -127,9 +127,10 @@ def layouts(plan: KernelPlan) -> tuple[tuple[str, str, str], ...]:
     """Layouts of sums in tensor memory, and of a subtile of them in registers: one row for each thread."""
     s, machine = plan.s, plan.verified.machine
     blocked = f"[1, {s.subtile_columns}], [{machine.threads_per_warp}, 1], [{s.consumer_warps}, 1], [0, 1]"
+    blocked, tiles = blocked + pairs.across(s, [1, 0]), f"({s.rows}, {s.columns}), 1" + pairs.sums(s)
     sets = "of sums in tensor memory: the consumer reads one under the products of the next"
     return (
         (_SETS.depth, str(plan.verified.schedule.buffers.sums), sets),
-        ("SUM_LAYOUT", f"TensorMemoryLayout(({s.rows}, {s.columns}), 1)", ""),
+        ("SUM_LAYOUT", f"TensorMemoryLayout({tiles})", ""),
         ("SUBTILE_LAYOUT", f"gl.BlockedLayout({blocked})", "a row a thread, as tensor memory has its lanes"),
     )

@@ -73,6 +73,8 @@ class Box:
 
     With `fold` the tensor's last dimension is seen in parts of so many elements, as two dimensions. A tile of several
     parts is a box each; `first` has the axes along which one of them does not begin with the tile, and where it does.
+    `shape` is what one block copies: of a pair each has its part of the `whole`, which they divide along the dimension
+    `split`.
     """
 
     name: str
@@ -81,6 +83,17 @@ class Box:
     swizzle: int
     fold: int = 0
     first: tuple[tuple[Role, int], ...] = ()
+    split: int | None = None
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """Extents as the kernel's text has them: of a pair of blocks both parts."""
+        return tuple(2 * extent if dim == self.split else extent for dim, extent in enumerate(self.shape))
+
+    @property
+    def across(self) -> list[int] | None:
+        """Where the part of a pair's second block begins, in parts along each dimension; None without pairs."""
+        return None if self.split is None else [int(dim == self.split) for dim in range(len(self.shape))]
 
     @property
     def descriptor(self) -> str:
@@ -199,7 +212,7 @@ def turned(layout: str) -> str:
 
 def _sides(box: Box) -> dict[Role, int]:
     """Extents of a box along its axes: without batch dimensions, with a folded one whole."""
-    whole = (*box.shape[:-2], box.shape[-2] * box.shape[-1]) if box.fold else box.shape
+    whole = (*box.shape[:-2], box.shape[-2] * box.shape[-1]) if box.fold else box.whole
     return {role: extent for role, extent in zip(box.view.roles, whole, strict=True) if role not in OUTER}
 
 

@@ -64,7 +64,7 @@ def grid_of(region: Region, s: Structure) -> TileGrid:
     rows, columns = region.extent(row_role(s.swap)), region.extent(column_role(s.swap))
     # One column of tiles is taken down its rows whatever the group.
     group = s.group if s.columns < columns else -(-rows // s.tile_rows)
-    return TileGrid(batch, rows, columns, s.tile_rows, s.columns, group, s.splits)
+    return TileGrid(batch, rows, columns, s.tile_rows, s.columns, group, s.splits, s.blocks)
 
 
 def bounds_of(region: Region) -> Bounds:

@@ -68,9 +68,9 @@ class Maker:
         return inner_extent(self.region, self.machine)
 
     def shape(self, view: View, rows: int) -> tuple[int, ...]:
-        """The shape of a tensor's tile with so many of the accumulator's rows."""
+        """The shape of a block's tile of a tensor with so many of the accumulator's rows."""
         s = self.s
-        extents = {row_role(s.swap): rows, column_role(s.swap): s.columns, Role.STREAM: s.depth}
+        extents = {row_role(s.swap): rows, column_role(s.swap): s.columns // s.blocks, Role.STREAM: s.depth}
         extents[Role.INNER] = self.inner
         return tuple(view.of(role, extents[role]) for role in view.roles if role in extents)
 
@@ -84,6 +84,9 @@ class Maker:
         """Counts of a copy of an operand, with the rows of it that lie beyond the tensor's end, on the average: where
         it is the last tile's alone, the others have the bytes that this one does not ask for.
         """
+        return replace(self._box(member), paired=self.s.paired)
+
+    def _box(self, member: Member) -> Copy:
         if len(member.view.roles) == 1:
             return member.box(member.shape)
         role, s = member.view.roles[-2], self.s

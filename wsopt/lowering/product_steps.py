@@ -63,7 +63,7 @@ class Products(Maker):
         computed beside its products the consumer too.
         """
         committed = target_of(self.machine).sums is Sums.TENSOR_MEMORY
-        yield Step(OpKind.RELEASE, "", Release(not committed, committed))
+        yield Step(OpKind.RELEASE, "", Release(not committed, committed, self.s.paired))
         if committed and self.region.beside:
             yield Step(OpKind.RELEASE, "beside", Release(meets=True))
 

@@ -24,6 +24,7 @@ from wsopt.program.combination import Combination, combination
 from wsopt.program.limits import Lifted, Limit
 from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure, column_role, row_role
+from wsopt.requirements import triton_release
 from wsopt.targets import LoopKind, Operands, Sums, target_of
 from wsopt.tensors.parts import parts, summed
 from wsopt.tensors.views import FRAGMENT, FULL, K_BLOCK, SLOT_BYTES, Packing, Role, pow2
@@ -283,6 +284,22 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                     yield from (replace(s, tail=0, splits=splits) for splits in _splits(region, s, machine))
                     if _shares(region, s, machine):
                         yield replace(s, tail=0, shares=True)
+                    if _paired(region, s, machine) and not _same_order(region, replace(s, paired=True)):
+                        yield replace(s, tail=0, paired=True)
+
+
+def _paired(region: Region, s: Structure, machine: Machine) -> bool:
+    """Whether two blocks may work on one tile, with products of both: where their Triton can write it, and the other
+    one has rows.
+
+    emitter.v1: in persistent loops of products alone, whose epilogues store by TMA, without operands that change sides.
+    """
+    since, has = target_of(machine).paired_since, triton_release()
+    if since is None or (has is not None and has < since):
+        return False
+    plain = not (region.beside or region.body or region.factor_sources) and s.persistent and not s.swap
+    by_tma = all(output.is_tile for output in region.outputs)
+    return plain and by_tma and region.extent(row_role(s.swap)) > s.tile_rows
 
 
 def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:

@@ -115,7 +115,8 @@ class Latency:
     `fence_behind_stores` one that a tile's stores are still on their way before.
     `mbarrier_arrive` is what an arrival holds its partition for, the barrier of its warps included;
     `mma_latency_registers` is `mma_latency` with the left operand in registers; `special` is a dependent
-    instruction of the MUFU pipe, exp2 for instance.
+    instruction of the MUFU pipe, exp2 for instance. `other_block` is by how much an arrival comes later at a barrier
+    of another block of the cluster.
     """
 
     tma_load_l2: Cycles
@@ -135,6 +136,7 @@ class Latency:
     barrier: Cycles
     fence: Cycles
     fence_behind_stores: Cycles
+    other_block: Cycles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)

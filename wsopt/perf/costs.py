@@ -129,6 +129,7 @@ def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> C
     else:
         busy = load_cycles(copy_lines(copy, machine), machine, clock_mhz)
         first = machine.first_bytes(latency.tma_load_l2)
+    first += latency.other_block * copy.paired
     issue, places = copy_issue(machine) + exchange_cycles(copy, machine), place_cycles(copy, machine)
     return Cost(places + max(1, copy.apart) * issue, places + math.ceil(first) + busy, Unit.TMA, busy, pipes)
 
@@ -166,7 +167,8 @@ def copy_issue(machine: Machine) -> int:
 def _release(release: Release, machine: Machine) -> Cost:
     latency = machine.latency
     issue = latency.mbarrier_arrive + (latency.barrier if release.meets else 0)
-    return Cost(0 if release.by_commit else math.ceil(issue), math.ceil(latency.mbarrier_wake))
+    told = latency.mbarrier_wake + latency.other_block * release.paired
+    return Cost(0 if release.by_commit else math.ceil(issue), math.ceil(told))
 
 
 @cost.register

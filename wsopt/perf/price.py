@@ -151,7 +151,7 @@ def _demand_apart(program: TileProgram, machine: Machine) -> Demand:
     product = Product(s.rows, s.columns, s.depth, whole.dtype, s.consumer_warps)
     tensor = mma_cycles(product, machine) * s.at_once * whole.products
     # A product's instructions read their rows and their columns of shared memory each anew, part by part.
-    read = len(parts(s.columns)) * machine.mma_rows + s.columns
+    read = len(parts(s.columns)) * machine.mma_rows + s.columns // s.blocks
     operands = (s.rows // machine.mma_rows) * read * (s.depth * whole.dtype.bits // 8)
     added = sum((op.consumer, op.copy) == (0, 0) for op in program.of(OpKind.ACCUMULATE))
     promotion = added * alu_cycles(machine, PROMOTION, s.rows * s.columns)
@@ -188,8 +188,11 @@ def _thread(program: TileProgram, machine: Machine) -> float:
 
 def _late(program: TileProgram, machine: Machine) -> float:
     """Cycles for which a slot's return waits while the next K-block's products are issued whole: their instructions,
-    and what the queue of the tensor core does not take of them.
+    and what the queue of the tensor core does not take of them; in a pair of blocks those for which the other one's
+    bytes, and the return of its slot, are on their way.
     """
+    if program.structure.paired:
+        return 2 * machine.latency.other_block
     if program.structure.early_release:
         return 0.0
     own = [cost(op.counts, machine) for op in program.of(OpKind.MMA) if (op.consumer, op.copy) == (0, 0)]
@@ -266,7 +269,7 @@ def ring_slots(program: TileProgram, machine: Machine) -> int:
 def rows_at_once(program: TileProgram, machine: Machine) -> int:
     """Tile rows that the blocks of all SMs are in together: a group, and as many more as they reach into."""
     grid = program.grid
-    return grid.group * max(1, machine.sm_count // (grid.group * grid.column_tiles))
+    return grid.group * max(1, machine.sm_count // grid.blocks // (grid.group * grid.column_tiles))
 
 
 def dram_bytes(program: TileProgram, machine: Machine) -> int:
@@ -301,20 +304,21 @@ def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = Fals
 
     Where all columns are fewer tiles than the card has SMs, several groups are taken at once, by one GPC each, and
     their GPCs ask for the same columns at about one time. Of those bytes a GPC has to wait for its share alone
-    (`waited_for`); all of them take power. Of tiles that are cut to equal shares each SM reads for itself.
+    (`waited_for`); all of them take power. Of tiles that are cut to equal shares each SM reads for itself. The blocks
+    of a pair, which are of one GPC, read other halves of their columns.
     """
-    grid = program.grid
-    height = min(grid.group, grid.row_tiles, machine.sms_per_gpc)
-    across = machine.sms_per_gpc / height
+    grid, each = program.grid, program.grid.blocks
+    height = min(grid.group, grid.row_tiles, machine.sms_per_gpc // each)
+    across = machine.sms_per_gpc / each / height
     if waited_for:
-        at_once = machine.sm_count / (height * grid.column_tiles)
+        at_once = machine.sm_count / each / (height * grid.column_tiles)
         across /= max(1.0, min(at_once, grid.row_tiles / height, machine.sm_count / machine.sms_per_gpc))
     total, alone = 0.0, 0.0
     for member in _members(program):
         pitch = member.box(member.shape).pitch_bytes
         straddled = copy_lines(member.box(member.shape), machine) if pitch % machine.l2_line_bytes else 0.0
         tile = max(member.copy_bytes, straddled)
-        total += height * member.copies * tile if member.by_rows else across * tile
+        total += each * (height * member.copies * tile if member.by_rows else across * tile)
         alone += member.copies * tile
     cut = 0.0 if program.shares is None else program.shares.cut
     return math.ceil((1 - cut) * total / machine.sms_per_gpc + cut * alone)

@@ -105,6 +105,7 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
         first = _first_iteration(program)
         fill += load_cycles(program.stationary_bytes, machine) + first + counting_cycles(program)
     handover = latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier
+    handover += latency.other_block * program.structure.paired
     anew = machine.block_start_cycles + machine.block_turnover_cycles + fill
     return Waves(
         waves=waves,

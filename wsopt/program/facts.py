@@ -30,7 +30,7 @@ class Copy:
     whole `lines` of L2. On the average `outside` of the rows lie beyond the tensor's end, and are filled with zeros.
     At places that are loaded first so many pieces are copied `apart`, each by an instruction of its own; 0 where one
     copies the box. Places that are loaded `ahead` of the wait for a slot let no copy wait; of
-    several each thread has one.
+    several each thread has one. Of what is `paired` the other block of a pair is told.
     """
 
     rows: int
@@ -42,16 +42,19 @@ class Copy:
     apart: int = 0
     lines: bool = False
     ahead: bool = False
+    paired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """A slot that is handed back. Where nothing else has a consumer's warps agree that it was read, they `meet`. By a
-    commit the tensor core does it, when the products that read the slot have ended.
+    commit the tensor core does it, when the products that read the slot have ended; of what is `paired` in the other
+    block of a pair too.
     """
 
     meets: bool
     by_commit: bool = False
+    paired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +245,8 @@ class Whole:
 class TileGrid:
     """Tiles of `tile_rows` by `tile_columns` of `batch` matrices of `rows` by `columns`, along the accumulator's
     sides. Rasterization order: column by column within a `group` of tile rows. Each tile's sums are split `splits`
-    ways along the streamed axis: all tiles' first parts come first, then their second ones.
+    ways along the streamed axis: all tiles' first parts come first, then their second ones. So many `blocks` work on
+    each together.
     """
 
     batch: int
@@ -252,6 +256,7 @@ class TileGrid:
     tile_columns: int
     group: int
     splits: int = 1
+    blocks: int = 1
 
     @property
     def row_tiles(self) -> int:
@@ -270,12 +275,14 @@ class TileGrid:
 
     @property
     def work_tiles(self) -> int:
-        """What blocks take, in all: tiles, or parts of tiles."""
-        return self.tiles * self.splits
+        """What blocks take, in all: tiles, or parts of tiles; of a tile that several work on, each has its own."""
+        return self.tiles * self.splits * self.blocks
 
     def inside(self, tile: int) -> tuple[float, float]:
-        """The shares of a tile's rows and columns that the tensors have, by its number in rasterization order."""
-        tile %= self.row_tiles * self.column_tiles
+        """The shares of a tile's rows and columns that the tensors have, by its number in rasterization order among
+        what blocks take.
+        """
+        tile = tile // self.blocks % (self.row_tiles * self.column_tiles)
         first = tile // (self.group * self.column_tiles) * self.group
         height = min(self.row_tiles - first, self.group)
         place = tile % (self.group * self.column_tiles)

@@ -61,7 +61,9 @@ class Structure:
     A loop that computes values between products hands them to products through `operands`; so many `corrections` are
     warpgroups that rescale the sums of all consumers, which hand them the factors. With `shares` each
     block takes an equal share of the K-blocks of all tiles, one tile's behind another's, wherever tiles begin and
-    end: of a tile at an end of its share it has a part.
+    end: of a tile at an end of its share it has a part. `paired` blocks are two of a cluster that work on one tile:
+    each has `rows` rows of every consumer's, and shared memory for half of the other operand, which the products of
+    both read.
     """
 
     rows: int
@@ -83,6 +85,12 @@ class Structure:
     shares: bool = False
     operands: Operands = Operands.REGISTERS
     corrections: int = 0
+    paired: bool = False
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that work on one tile, or on one part of it, together."""
+        return 2 if self.paired else 1
 
     @property
     def parted(self) -> bool:
@@ -96,8 +104,8 @@ class Structure:
 
     @property
     def tile_rows(self) -> int:
-        """Rows of the tile that the consumers of a block work on together."""
-        return self.rows * self.at_once
+        """Rows of the tile that the consumers of a block work on together, or of both blocks of a pair."""
+        return self.rows * self.at_once * self.blocks
 
     @property
     def stationary_sets(self) -> int:
@@ -129,6 +137,7 @@ class Structure:
         blocks += "" if self.early_release else ", products issued whole"
         blocks += f", sums split {self.splits} ways" if self.splits > 1 else ""
         blocks += ", equal shares of all K-blocks" if self.shares else ""
+        blocks += ", pairs of blocks" if self.paired else ""
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
             f"{self.consumer_warps} warps, {self.subtiles} epilogue subtile(s), groups of {self.group}, "

@@ -74,6 +74,7 @@ class _Compiled:
         _check(error, f"a block cannot have {metadata.shared} bytes of shared memory")
         self.handle, self.binary = handle, binary
         self.threads, self.shared_bytes = metadata.num_warps * 32, metadata.shared
+        self.together = getattr(metadata, "num_ctas", 1)  # blocks of a cluster
         self.layout = _parameter_layout(handle)
         found = sizes if self.layout is None else [size for _, size in self.layout]
         if found != sizes:
@@ -195,7 +196,7 @@ class _Call:
         packed = None if compiled.layout is None else _Packed(starts, compiled.layout)
         parameters = (ctypes.c_void_p * len(starts))(*starts) if packed is None else None
         config = _Config(
-            (*frame.grid, *(1,) * (3 - len(frame.grid))),
+            (frame.grid[0] * compiled.together, *frame.grid[1:], *(1,) * (3 - len(frame.grid))),
             (compiled.threads, 1, 1),
             compiled.shared_bytes,
             stream,
@@ -208,7 +209,9 @@ class _Call:
 
 
 def _encode(place: int, descriptor: Any) -> None:
-    """Write a descriptor's tensor map. A copy moves a swizzle's width at most, and 256 elements a dimension."""
+    """Write a descriptor's tensor map. A copy moves a swizzle's width at most, and 256 elements a dimension; of a tile
+    that blocks of a cluster have parts of, one part.
+    """
     base, layout, rank = descriptor.base, descriptor.layout, len(descriptor.shape)
     kinds = {
         torch.float16: 6,
@@ -216,7 +219,8 @@ def _encode(place: int, descriptor: Any) -> None:
         torch.bfloat16: 9,
     }  # CU_TENSOR_MAP_DATA_TYPE; other types as bytes
     size, swizzle = base.element_size(), layout.swizzle_byte_width
-    box = [min(extent, _LONGEST_BOX) for extent in descriptor.block_shape]
+    parts = [sum(map(bool, along)) for along in zip(*(getattr(layout, "cga_layout", None) or [[0] * rank]), strict=True)]
+    box = [min(n >> part, _LONGEST_BOX) for n, part in zip(descriptor.block_shape, parts, strict=True)]
     if swizzle:
         box[-1] = min(box[-1], swizzle // size)
     longs, ints = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank

@@ -45,6 +45,7 @@ HELPER_WARPS = 1
 HELPER_REGISTERS = 24
 """Of a warp that counts tiles and slots and starts copies, products or stores: ptxas fits it in the least it may."""
 
+PAIRED_REGISTERS = 72
 COUNTING_REGISTERS = 40
 """Of a warp that counts the K-blocks of all tiles besides, many tiles at a time."""
 
@@ -77,6 +78,8 @@ def launched_warps(structure: Structure, machine: Machine) -> int:
 
 def helper_registers(structure: Structure) -> int:
     """Registers a thread of warps that start copies, products or stores."""
+    if structure.paired:
+        return PAIRED_REGISTERS
     return COUNTING_REGISTERS if structure.shares else HELPER_REGISTERS
 
 

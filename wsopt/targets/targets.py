@@ -50,7 +50,8 @@ class Target:
     for the consumers; `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
     the next. With `swaps` operands change sides,
     with `single` a block may have one tile, with `ping_pong` consumers may work in ping-pong, with `tails` a product
-    may end early in its K-block. `loops` are the kinds of loops that it has; `promotes` is whether partial sums are
+    may end early in its K-block. Two blocks may share products from the release `paired_since` of Triton on, None
+    for never. `loops` are the kinds of loops that it has; `promotes` is whether partial sums are
     added up, `sums_f8_in_f32` whether the tensor core's own sums of f8 products are as long as f32's, `reduces`
     whether rows of operands or of outputs are reduced beside products. `exp2_eighths` are the shares of exp2, in
     eighths and ascending from none, that a loop of computed values may take by a polynomial on the FMA pipe. In loops
@@ -75,6 +76,7 @@ class Target:
     ping_pong: bool
     tails: bool
     promotes: bool
+    paired_since: tuple[int, int] | None
     sums_f8_in_f32: bool
     reduces: bool
     exp2_eighths: tuple[int, ...]
@@ -114,6 +116,7 @@ HOPPER = Target(
     ping_pong=True,
     tails=True,
     promotes=True,
+    paired_since=None,
     sums_f8_in_f32=False,
     reduces=True,
     exp2_eighths=(0,),
@@ -142,6 +145,7 @@ BLACKWELL = Target(
     ping_pong=False,
     tails=True,
     promotes=False,
+    paired_since=(3, 8),
     # 25 bits of a significand, where Hopper keeps 13: measured on a B200 for tcgen05.mma.kind::f8f6f4 by users of
     # DeepGEMM (its issue 176, 2025-08); see also the models of Khattak and Mikaitis, arXiv:2512.07004.
     sums_f8_in_f32=True,
