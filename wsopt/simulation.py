@@ -27,6 +27,7 @@ from wsopt.interpret.strategy import STRATEGIES, processors, sharing_processors
 from wsopt.lowering.reduced import beyond, further, reaching, reduced
 from wsopt.program.program import Iteration
 from wsopt.program.scalars import aligned_scalars
+from wsopt.program.types import Structure
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import Role
 
@@ -110,14 +111,14 @@ def simulate(
     ran: set[int] = set()
     runs: list[Run] = []
     worst = NO_DIFFERENCE
-    blocks = sharing_processors if verified.program.structure.shares else processors
+    blocks = _blocks(verified.program.structure)
     for run in _runs(graph, verified, seeds, lambda: len(ran) == len(lines)):
         found, done = _executed(run, source, blocks, progress if not runs else _silent, ran, enough)
         worst |= found
         runs.append(replace(run, seeds=done))
     for other in _without_numbers(graph, verified) if len(ran) < len(lines) else ():
         ran |= execute(
-            source, random_inputs(other, 0), seed=0, processors=processors(0), constants=other.constants
+            source, random_inputs(other, 0), seed=0, processors=blocks(0), constants=other.constants
         ).ran
     longest = beyond(graph, verified.program.structure) if len(ran) < len(lines) else None
     if longest is not None:
@@ -201,6 +202,12 @@ def _has_numbers(graph: Graph) -> bool:
         np.isnan(value.astype(np.float32)).any()
         for value in evaluate(graph, random_inputs(graph, 0)).values()
     )
+
+
+def _blocks(s: Structure) -> Callable[[int], int]:
+    """How many multiprocessors there are under a seed: of pairs of blocks as many as elsewhere of blocks."""
+    each = sharing_processors if s.shares else processors
+    return lambda seed: each(seed) * s.blocks
 
 
 def _silent(done: int, total: int) -> None:

@@ -37,7 +37,7 @@ class Waiting:
 
 @dataclass(eq=False)
 class Agent:
-    """One partition of one program."""
+    """One partition of one program, or of one of its blocks where these are a pair."""
 
     index: int
     name: str
@@ -49,6 +49,7 @@ class Agent:
     finished: bool = False
     result: Any = None
     line: int = 0
+    block: int = 0
     joined: int = 0  # its time at its last `thread_barrier`
     alone: int | None = None  # component of what one of its threads does alone, once there is any
     mmas: list[Any] = field(default_factory=list)

@@ -10,6 +10,7 @@ from wsopt.interpret.dtypes import poison
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.hazards import Reader, Writer
 from wsopt.interpret.memory import SharedView
+from wsopt.interpret.pairs import PairView, box_of, parts_of
 from wsopt.interpret.program import Program
 from wsopt.interpret.storage import TensorDescriptor
 
@@ -94,7 +95,8 @@ class Tma:
         state: Barrier = barrier.barrier
         program.check_dependency(agent, desc.name)
         state.check_async(agent)
-        program.scheduler.pending.append(LoadCopy(program, desc, desc.box(coord), state, result))
+        box, target = _own(desc, coord, result, agent)
+        program.scheduler.pending.append(LoadCopy(program, desc, box, state, target))
 
     def store(self, desc: TensorDescriptor, coord: Any, src: SharedView) -> None:
         """Issue a copy of a shared-memory view to global memory, a bulk group of its own."""
@@ -102,7 +104,8 @@ class Tma:
         agent: Agent = program.operation()
         _check_block(desc, src)
         program.check_dependency(agent, desc.name)
-        copy = StoreCopy(program, desc, desc.box(coord), src)
+        box, source = _own(desc, coord, src, agent)
+        copy = StoreCopy(program, desc, box, source)
         program.scheduler.pending.append(copy)
         agent.stores.append(copy)
 
@@ -117,8 +120,15 @@ class Tma:
         del agent.stores[:done]
 
 
+def _own(descriptor: TensorDescriptor, coordinates: Any, view: Any, agent: Agent) -> tuple[Any, SharedView]:
+    """The box and the view of a copy: of a pair of blocks the part of the one that starts it."""
+    if isinstance(view, PairView):
+        return box_of(descriptor, coordinates, view, agent.block), view.own(agent)
+    return descriptor.box(coordinates), view
+
+
 def _check_block(descriptor: TensorDescriptor, view: Any) -> None:
-    if not isinstance(descriptor, TensorDescriptor) or not isinstance(view, SharedView):
+    if not isinstance(descriptor, TensorDescriptor) or not isinstance(view, SharedView | PairView):
         raise InterpreterError("a TMA copy needs a descriptor and a shared-memory view")
     if view.shape != descriptor.block_shape or view.dtype != descriptor.dtype:
         raise InterpreterError(
@@ -129,5 +139,5 @@ def _check_block(descriptor: TensorDescriptor, view: Any) -> None:
         raise InterpreterError(
             f"{view.label} has layout {view.layout}, the descriptor of {descriptor.name} {descriptor.layout}"
         )
-    if not view.data.flags.c_contiguous:
+    if not all(part.data.flags.c_contiguous for part in parts_of(view)):
         raise InterpreterError(f"{view.label} is not the plain block that a TMA copy moves")

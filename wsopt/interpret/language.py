@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wsopt.interpret import dtypes, layouts, mathematics, mma, tcgen05
+from wsopt.interpret import dtypes, layouts, mathematics, mma, pairs, tcgen05
 from wsopt.interpret.agent import Waiting
 from wsopt.interpret.constants import constexpr
 from wsopt.interpret.copies import Tma
 from wsopt.interpret.dtypes import DTYPES, INT32, DType
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.memory import SharedView, allocate, allocation_name
+from wsopt.interpret.pairs import PairView
 from wsopt.interpret.pointer import Pointer
 from wsopt.interpret.program import Program
 from wsopt.interpret.tensor import Tensor, common_layout
@@ -131,7 +132,7 @@ class Device:
 
     def num_ctas(self) -> int:
         """Blocks of a cluster."""
-        return 1
+        return self._program.blocks
 
     def warp_specialize(
         self, functions_and_args: Any, worker_num_warps: Sequence[int], worker_num_regs: Sequence[int]
@@ -148,11 +149,12 @@ class Device:
 
     def allocate_shared_memory(
         self, element_ty: DType, shape: Any, layout: Any, value: Tensor | None = None
-    ) -> SharedView:
+    ) -> SharedView | PairView:
         """Allocate shared memory, named after the variable that it is assigned to."""
         frame = sys._getframe(1)
         name = allocation_name(linecache.getline(frame.f_code.co_filename, frame.f_lineno))
-        view = allocate(self._program, name, element_ty, list(shape), layout)
+        make = allocate if self._program.blocks == 1 else pairs.allocate
+        view = make(self._program, name, element_ty, list(shape), layout)
         if value is not None:
             view.store(value)
         return view
@@ -260,34 +262,37 @@ class Mbarrier:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    def init(self, mbarrier: SharedView, count: int) -> None:
+    def init(self, mbarrier: SharedView | PairView, count: int) -> None:
         """Initialise a barrier with the arrivals that end a phase."""
         mbarrier.init_barrier(count)
 
-    def invalidate(self, mbarrier: SharedView) -> None:
+    def invalidate(self, mbarrier: SharedView | PairView) -> None:
         """End a barrier's life."""
         agent = self._machine.program.operation()
-        mbarrier.barrier.check_usable(agent)
-        mbarrier.barrier.valid = False
+        for part in pairs.parts_of(mbarrier):
+            part.barrier.check_usable(agent)
+            part.barrier.valid = False
 
-    def expect(self, mbarrier: SharedView, bytes: int, pred: Any = True) -> None:
+    def expect(self, mbarrier: SharedView | PairView, bytes: int, pred: Any = True) -> None:
         """Arrive once and add the bytes that the phase waits for."""
         agent = self._machine.program.operation()
         if pred:
             mbarrier.barrier.arrive(agent, 1, int(bytes))
 
-    def arrive(self, mbarrier: SharedView, *, count: int = 1, pred: Any = True) -> None:
+    def arrive(self, mbarrier: SharedView | PairView, *, count: int = 1, pred: Any = True) -> None:
         """Arrive."""
         agent = self._machine.program.operation()
         if pred:
             mbarrier.barrier.arrive(agent, int(count))
 
-    def wait(self, mbarrier: SharedView, phase: int, pred: Any = True, deps: Any = ()) -> None:
+    def wait(self, mbarrier: SharedView | PairView, phase: int, pred: Any = True, deps: Any = ()) -> None:
         """Wait until the phase of this parity has ended."""
         program = self._machine.program
         agent = program.operation()
         if not pred:
             return
+        if isinstance(mbarrier, PairView) and mbarrier.first and agent.block:
+            return  # the first block alone waits for both
         parity, state = int(phase), mbarrier.barrier
         if parity not in (0, 1):
             raise InterpreterError(f"{state.name}: phase {parity} is neither 0 nor 1")

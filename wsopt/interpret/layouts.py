@@ -127,7 +127,9 @@ class SwizzledSharedLayout(SharedLayout):
 
 @dataclass(frozen=True)
 class MBarrierLayout(SharedLayout):
-    """The layout of an mbarrier."""
+    """The layout of an mbarrier, or of those of a cluster's blocks."""
+
+    cga_layout: list[list[int]] = field(default_factory=list)
 
 
 def warps_of(layout: Any) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.host import HostTensor
+from wsopt.interpret.pairs import BLOCKS
 from wsopt.interpret.pointer import Pointer
 from wsopt.interpret.program import Program
 from wsopt.interpret.scheduler import STEP_LIMIT, Scheduler
@@ -33,6 +34,7 @@ class Machine:
         self._launch = 0
         self._dependent = False
         self._precision = ""
+        self._blocks = 1
         self._program: Program | None = None
         self._scratch: list[Storage] = []  # what kernels of a call of the launcher were given
         self._whole = True
@@ -61,6 +63,9 @@ class Machine:
         warps = int(options.get("num_warps", 4))
         self._dependent = bool(options.get("launch_pdl"))
         self._precision = str(options.get("default_dot_input_precision", ""))
+        self._blocks = int(options.get("num_ctas", 1))
+        if self._blocks not in (1, BLOCKS):
+            raise InterpreterError(f"clusters of {self._blocks} blocks: one or {BLOCKS} are known")
         programs = list(enumerate(product(*(range(extent) for extent in reversed(shape)))))
         self._whole = not 0 < 2 * self.ends < len(programs)
         if not self._whole:
@@ -97,6 +102,7 @@ class Machine:
         self._program = Program(
             place, count, warps, self._launch, scheduler, self.filename,
             number=number, dependent=self._dependent, constants=self._constants, precision=self._precision,
+            blocks=self._blocks,
         )  # fmt: skip
         try:
             self._program.run(body)

@@ -21,7 +21,8 @@ class Program:
     """The state of one program while it runs.
 
     `number` counts the programs of the grid; `constants` are tensors whose contents are fixed before the kernel
-    launched before ends; `ending` are the lines whose waits ended a product or a store.
+    launched before ends; `ending` are the lines whose waits ended a product or a store. Of the `blocks` of a cluster
+    each runs every partition.
     """
 
     program_id: tuple[int, ...]
@@ -40,6 +41,7 @@ class Program:
     dependent: bool = False
     constants: frozenset[str] = frozenset()
     precision: str = ""
+    blocks: int = 1
     previous: int | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,8 +95,11 @@ class Program:
         parent = self.agent
         warps = (parent.num_warps, *worker_warps)
         names = _partition_names([function.__name__ for function, _ in parts])
-        agents = [self._fork(parent, name, count) for name, count in zip(names, warps, strict=True)]
-        for agent, (function, arguments) in zip(agents, parts, strict=True):
+        made = list(zip(names, warps, parts, strict=True))
+        agents = [
+            self._fork(parent, name, count, block) for block in range(self.blocks) for name, count, _ in made
+        ]
+        for agent, (_, _, (function, arguments)) in zip(agents, made * self.blocks, strict=True):
             agent.start(partial(function, *arguments))
             # The partitions hang under the scheduler, not under the kernel that makes them.
             agent.coroutine.parent = parent.coroutine.parent
@@ -104,9 +109,9 @@ class Program:
         parent.joined = parent.time
         return agents[0].result
 
-    def _fork(self, parent: Agent, name: str, warps: int) -> Agent:
-        clock = parent.clock.copy()
-        agent = Agent(len(self.scheduler.agents), name, warps, self.components.new(), clock)
+    def _fork(self, parent: Agent, name: str, warps: int, block: int) -> Agent:
+        clock, name = parent.clock.copy(), f"{name} of block {block}" if self.blocks > 1 else name
+        agent = Agent(len(self.scheduler.agents), name, warps, self.components.new(), clock, block=block)
         self.scheduler.agents.append(agent)
         agent.tick()
         return agent

@@ -162,15 +162,17 @@ class TensorDescriptor:
         """Describe a whole tensor."""
         return TensorDescriptor(tensor, tensor.shape, tensor.stride(), block_shape, layout)
 
-    def box(self, coordinates: Any) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Return the part of the tensor at `coordinates` and its place in the block, clipped."""
+    def box(self, coordinates: Any, block: Any = None) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Return the part of the tensor at `coordinates` and its place in the block, clipped; of `block`'s extents,
+        if not of the descriptor's own.
+        """
         corner = [int(coordinate) for coordinate in coordinates]
         if len(corner) != len(self.shape):
             raise InterpreterError(
                 f"descriptor of {self.name}: {len(corner)} coordinates, rank {len(self.shape)}"
             )
         lows = [min(max(at, 0), extent) for at, extent in zip(corner, self.shape, strict=True)]
-        ends = [at + box for at, box in zip(corner, self.block_shape, strict=True)]
+        ends = [at + box for at, box in zip(corner, block or self.block_shape, strict=True)]
         highs = [max(min(end, extent), low) for end, extent, low in zip(ends, self.shape, lows, strict=True)]
         outer = tuple(slice(low, high) for low, high in zip(lows, highs, strict=True))
         moved = [

@@ -20,6 +20,7 @@ from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.hazards import Reader, Writer
 from wsopt.interpret.memory import SharedView, allocation_name
 from wsopt.interpret.mma import multiplied, product
+from wsopt.interpret.pairs import PairSums, PairView, allocate_sums, parts_of
 from wsopt.interpret.program import Program
 from wsopt.interpret.tensor_memory import LANES, TensorMemoryLayout, TensorView
 
@@ -63,23 +64,24 @@ class Product:
         self,
         core: TensorCore,
         agent: Agent,
-        a: SharedView | TensorView,
-        b: SharedView,
-        acc: TensorView,
+        a: SharedView | TensorView | PairView,
+        b: SharedView | PairView,
+        acc: TensorView | PairSums,
         use_acc: bool,
     ):
         self.agent, self.line = agent, agent.line
         self._core, self._a, self._b, self._acc, self._use_acc = core, a, b, acc, use_acc
-        for view in (a, b):
+        for view in (*parts_of(a), *parts_of(b)):
             kind = Reader.PRODUCT if isinstance(view, SharedView) else Reader.OPERAND
             view.allocation.history.read(core, view.region, kind, agent.line)
             view.check_written()
-        history = acc.allocation.history
-        if use_acc:
-            history.read(core, acc.region, Reader.SUM, agent.line)
-            acc.check_written()
-        history.write(core, acc.region, agent.line, Writer.PRODUCT)
-        acc.mark_written()
+        for sums in parts_of(acc):
+            history = sums.allocation.history
+            if use_acc:
+                history.read(core, sums.region, Reader.SUM, agent.line)
+                sums.check_written()
+            history.write(core, sums.region, agent.line, Writer.PRODUCT)
+            sums.mark_written()
         core.queue.append(self)
 
     def possible(self) -> bool:
@@ -96,7 +98,9 @@ class Product:
 
 
 class Commit:
-    """One `tcgen05_commit`: arrives at a barrier once all products issued before it have ended."""
+    """One `tcgen05_commit`: arrives at a barrier once all products issued before it have ended. One of a pair arrives
+    in both blocks, which is one of these for each.
+    """
 
     wakes = True
 
@@ -127,11 +131,12 @@ class Tcgen05:
 
     def allocate_tensor_memory(
         self, element_ty: Any, shape: Any, layout: Any, value: Any = None
-    ) -> TensorView:
+    ) -> TensorView | PairSums:
         """Allocate tensor memory, named after the variable that it is assigned to."""
         frame = sys._getframe(1)
         name = allocation_name(linecache.getline(frame.f_code.co_filename, frame.f_lineno))
-        view = tensor_memory.allocate(self._machine.program, name, element_ty, shape, layout)
+        make = tensor_memory.allocate if self._machine.program.blocks == 1 else allocate_sums
+        view = make(self._machine.program, name, element_ty, shape, layout)
         if value is not None:
             view.store(value)
         return view
@@ -151,7 +156,7 @@ class Tcgen05:
         program = self._machine.program
         agent = program.operation()
         _check_operands(a, b, acc)
-        if pred:
+        if pred and not agent.block:  # the first block of a pair issues it for both
             core = _core_of(program, agent)
             core.begin(agent)
             program.scheduler.pending.append(Product(core, agent, a, b, acc, bool(use_acc)))
@@ -159,15 +164,18 @@ class Tcgen05:
         for barrier, wanted in zip(mbarriers or (), preds, strict=True):
             self.tcgen05_commit(barrier, wanted)
 
-    def tcgen05_commit(self, barrier: SharedView, pred: Any = True) -> None:
-        """Let a barrier have an arrival when all products that this partition has issued have ended."""
+    def tcgen05_commit(self, barrier: SharedView | PairView, pred: Any = True) -> None:
+        """Let a barrier have an arrival when all products that this partition has issued have ended; of a pair's
+        blocks each its own.
+        """
         program = self._machine.program
         agent = program.operation()
-        if pred:
-            barrier.barrier.check_async(agent)
+        told = barrier.committed if isinstance(barrier, PairView) else (barrier.barrier,)
+        for one in told if pred and not agent.block else ():
+            one.check_async(agent)
             core = _core_of(program, agent)
             core.take(agent)
-            program.scheduler.pending.append(Commit(core, agent, barrier.barrier))
+            program.scheduler.pending.append(Commit(core, agent, one))
 
 
 def names(machine: Machine) -> dict[str, Any]:
@@ -186,9 +194,16 @@ def _core_of(program: Program, agent: Agent) -> TensorCore:
 
 def _check_operands(a: Any, b: Any, acc: Any) -> None:
     """InterpreterError for operands that the instruction does not take."""
-    left = isinstance(a, (SharedView, TensorView))
-    if not left or not isinstance(b, SharedView) or not isinstance(acc, TensorView):
+    paired = isinstance(acc, PairSums)
+    left = isinstance(a, PairView if paired else SharedView | TensorView)
+    if (
+        not left
+        or not isinstance(b, PairView if paired else SharedView)
+        or not isinstance(acc, TensorView | PairSums)
+    ):
         raise InterpreterError("tcgen05_mma takes (shared or tensor memory, shared memory, tensor memory)")
+    if paired and (a.split, b.split) != (0, 1):
+        raise InterpreterError("tcgen05 product of two blocks: each has rows of the left operand, columns of the other")
     if acc.dtype != FLOAT32:
         raise InterpreterError(f"tcgen05 sums of {acc.dtype}: they are float32")
     fits = len(a.shape) == len(b.shape) == len(acc.shape) == 2
@@ -197,7 +212,7 @@ def _check_operands(a: Any, b: Any, acc: Any) -> None:
     if a.dtype.itemsize != b.dtype.itemsize or a.dtype.is_fp8() != b.dtype.is_fp8():
         raise InterpreterError(f"tcgen05 product of {a.dtype} by {b.dtype}")
     rows, columns = acc.shape
-    if rows != LANES or columns > _MOST_COLUMNS or columns % _COLUMNS_STEP:
+    if rows != LANES * len([*parts_of(acc)]) or columns > _MOST_COLUMNS or columns % _COLUMNS_STEP:
         raise InterpreterError(f"tcgen05 product of {rows} rows and {columns} columns")
     if a.shape[1] * a.dtype.itemsize % _DEPTH_BYTES:
         raise InterpreterError(f"tcgen05 product along {a.shape[1]} elements of {a.dtype}")

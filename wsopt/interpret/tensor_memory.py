@@ -36,7 +36,7 @@ class TensorMemoryLayout(Layout):
 
     block: tuple[int, int]
     col_stride: int
-    cta_split_num: Any = None
+    cga_layout: Any = ()
     two_ctas: bool = False
 
 
