@@ -52,12 +52,13 @@ def structure(
     copies: int = 1,
     tail: int = 0,
     splits: int = 1,
+    paired: bool = False,
 ) -> Structure:
     """A structure of small tiles."""
     sharing = Sharing.PING_PONG if ping_pong else Sharing.COOPERATIVE
     return Structure(
         rows, columns, depth, consumers, warps, sharing, persistent, swap, subtiles, 2, copies, tail,
-        splits=splits,
+        splits=splits, paired=paired,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from wsopt.interpret.mutate_pages import PAGE_RULES
+from wsopt.interpret.mutate_pairs import PAIR_RULES
 from wsopt.interpret.mutate_ranges import RANGE_RULES
 from wsopt.interpret.mutate_shares import SHARE_RULES
 from wsopt.interpret.mutate_splits import BARRIERS, SPLIT_RULES
@@ -332,4 +333,5 @@ _RULES: tuple[Rule, ...] = (
     *SHARE_RULES,
     *RANGE_RULES,
     *PAGE_RULES,
+    *PAIR_RULES,
 )

@@ -78,7 +78,7 @@ class Products(Maker):
         region, s = self.region, self.s
         return Product(
             s.rows, s.columns, s.depth, region.operand_dtype, s.consumer_warps,
-            s.at_once * len(region.contractions), stretches=self._stretches(),
+            s.at_once * len(region.contractions), stretches=self._stretches(), paired=s.paired,
         )  # fmt: skip
 
     def _product(self, product: Contraction) -> list[Step]:

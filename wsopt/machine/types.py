@@ -233,6 +233,9 @@ class Machine:
     joint_warpgroups_loss: Annotated[
         float, _real(0, 1, "share of the tensor rate lost where one partition has two warpgroups")
     ]
+    paired_blocks_loss: Annotated[
+        float, _real(0, 1, "share of the tensor rate lost where two blocks share their products")
+    ]
     l2_line_bytes: Annotated[int, _whole(16, 1024, "bytes of an L2 line; a copy asks for whole ones")]
     l2_sector_bytes: Annotated[int, _whole(8, 1024, "bytes of a sector of an L2 line")]
     sector_split_factor: Annotated[

@@ -188,10 +188,11 @@ def _store(store: Store, machine: Machine) -> Cost:
 def mma_cycles(product: Product, machine: Machine) -> int:
     """Cycles of a product at the tensor core's rate.
 
-    Two warpgroups in one partition start every product together, and lose a little by it.
+    Two warpgroups in one partition start every product together, and lose a little by it. So do two blocks.
     """
     joint = product.warps > machine.warps_per_warpgroup
     rate = machine.tensor_rate(product.dtype.value) * (1 - machine.joint_warpgroups_loss * joint)
+    rate *= 1 - machine.paired_blocks_loss * product.paired
     return math.ceil(product.rows * product.columns * product.deep / rate)
 
 

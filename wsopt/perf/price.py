@@ -148,7 +148,7 @@ def _demand_apart(program: TileProgram, machine: Machine) -> Demand:
     """The demand of a K-block but for what its GPC asks for, which the order of tiles says."""
     s, whole = program.structure, program.whole
     lines = _lines(program, machine)
-    product = Product(s.rows, s.columns, s.depth, whole.dtype, s.consumer_warps)
+    product = Product(s.rows, s.columns, s.depth, whole.dtype, s.consumer_warps, paired=s.paired)
     tensor = mma_cycles(product, machine) * s.at_once * whole.products
     # A product's instructions read their rows and their columns of shared memory each anew, part by part.
     read = len(parts(s.columns)) * machine.mma_rows + s.columns // s.blocks
@@ -156,7 +156,7 @@ def _demand_apart(program: TileProgram, machine: Machine) -> Demand:
     added = sum((op.consumer, op.copy) == (0, 0) for op in program.of(OpKind.ACCUMULATE))
     promotion = added * alu_cycles(machine, PROMOTION, s.rows * s.columns)
     energy = (
-        machine.tensor_energy(whole.dtype.value) * tensor
+        machine.tensor_energy(whole.dtype.value) * tensor * (1 - machine.paired_blocks_loss * s.paired)
         + machine.power_cycles_per_alu_cycle * promotion * s.at_once
         + machine.power_cycles_per_shared_byte * (whole.products * operands) * s.at_once
         + machine.power_cycles_per_l2_byte * lines

@@ -75,7 +75,7 @@ class Product:
     """A product of `rows` by `columns`, `deep` elements, of a consumer's `warps`, which takes its left operand from
     shared memory or from `registers`. In a loop of products alone `sharers` run at once; 0 where arithmetic waits.
     It is issued in so many `stretches`: behind the first the slot of the K-block before is handed back. Behind it so
-    many `factors` of its sums are read from the same slot.
+    many `factors` of its sums are read from the same slot. Of a `paired` one it is a block's half.
     """
 
     rows: int
@@ -87,6 +87,7 @@ class Product:
     registers: bool = False
     stretches: int = 1
     factors: int = 0
+    paired: bool = False
 
 
 @dataclass(frozen=True, slots=True)

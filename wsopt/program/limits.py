@@ -28,6 +28,7 @@ class Limit(StrEnum):
     STORES_OF_VALUES = "no store warps in loops that compute values"
     STORES_OF_SPLITS = "no helpers of epilogues where sums are split"
     SPLIT_SUMS = "sums split where parts come together by what loops carry"
+    PAIRS = "pairs of blocks in persistent loops of products alone"
     STORES_OF_ROWS = "no store warps where rows stream"
     LOADERS = "two loading warps, a ring each"
     OWN_OPERATIONS = "consumers issue what is theirs"
@@ -216,6 +217,17 @@ RECORDS = (
         How.CHOICES,
         "The model has no price for it; there is no figure.",
         ("lowering/structures.py:_parts_come_together", "lowering/structures.py:_shares"),
+    ),
+    Record(
+        Limit.PAIRS,
+        "Two blocks do not work on one tile where a loop computes values or reduces rows beside its products, where "
+        "blocks have one tile, where operands change sides or sums are split, or where threads store outputs by "
+        "address.",
+        "Of what lies in registers each block of a pair has its rows, and what the roles of such loops hand to each "
+        "other is not divided so yet.",
+        How.CHOICES,
+        "The model has no price for it; there is no figure.",
+        ("lowering/structures.py:_paired",),
     ),
     Record(
         Limit.STORES_OF_ROWS,
