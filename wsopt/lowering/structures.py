@@ -288,14 +288,19 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                         yield replace(s, tail=0, paired=True)
 
 
+def writes_pairs(machine: Machine) -> bool:
+    """Whether a card has products of two blocks, and the Triton that is here writes them; without one the newest may."""
+    since, has = target_of(machine).paired_since, triton_release()
+    return since is not None and (has is None or has >= since)
+
+
 def _paired(region: Region, s: Structure, machine: Machine) -> bool:
     """Whether two blocks may work on one tile, with products of both: where their Triton can write it, and the other
     one has rows.
 
     emitter.v1: in persistent loops of products alone, whose epilogues store by TMA, without operands that change sides.
     """
-    since, has = target_of(machine).paired_since, triton_release()
-    if since is None or (has is not None and has < since):
+    if not writes_pairs(machine):
         return False
     plain = not (region.beside or region.body or region.factor_sources) and s.persistent and not s.swap
     by_tma = all(output.is_tile for output in region.outputs)

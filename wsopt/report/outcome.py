@@ -226,6 +226,7 @@ def _blocks(s: Structure) -> str:
     words += ["swapped"] if s.swap else []
     words += [f"split {s.splits} ways"] if s.splits > 1 else []
     words += ["equal shares"] if s.shares else []
+    words += ["pairs"] if s.paired else []
     return ", ".join(words)
 
 

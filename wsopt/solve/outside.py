@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from wsopt.lowering.structures import writes_pairs
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Product
 from wsopt.program.ids import OpKind, ValueKind
@@ -25,7 +26,7 @@ def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, in
     padded, padding = _padded(program)
     return Outside(
         limits=tuple((one.limit.value, limits[one.limit]) for one in RECORDS if limits.get(one.limit)),
-        absent=tuple(_absent(program)),
+        absent=tuple(_absent(program, machine)),
         # Tiles of unequal length do not come in waves.
         idle_sms=0
         if narrowing(program.bounds) or program.structure.shares
@@ -36,9 +37,9 @@ def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, in
     )
 
 
-def _absent(program: TileProgram) -> list[Absent]:
+def _absent(program: TileProgram, machine: Machine) -> list[Absent]:
     """Choices that this graph could be given: its streamed axis is longer than a K-block, its products are several or
-    have something behind them, tiles share what they copy.
+    have something behind them, tiles share what they copy, and no pairs of blocks do either.
     """
     loop = program.iteration is Iteration.K_BLOCKS
     behind = any(not _rounds(item) for item in program.after.items)
@@ -46,7 +47,7 @@ def _absent(program: TileProgram) -> list[Absent]:
     holds = (
         (Absent.SPLIT, loop and unsplit(program)),
         (Absent.KERNELS, loop and several),
-        (Absent.CLUSTERS, loop and program.tiles > 1),
+        (Absent.CLUSTERS, loop and program.tiles > 1 and not (writes_pairs(machine) and program.work is None)),
     )
     return [absent for absent, there in holds if there]
 

@@ -30,7 +30,8 @@ class Side:
     each role, the tile of a block, slots of all rings, cycles of an interval, waves of tiles; the `columns` of tensor
     memory that it takes for so many `sets` of sums, over how many blocks `splits` its sums are split, and how many
     `products` its loop has. Whether it `promotes` partial sums, or computes `beside` products. In a loop that
-    computes values between products: how many of eight exp2 go by a polynomial, and the memory of `operands`.
+    computes values between products: how many of eight exp2 go by a polynomial, and the memory of `operands`. Whether
+    a tile is of `paired` blocks.
     """
 
     microseconds: float
@@ -49,6 +50,7 @@ class Side:
     products: int
     exp2_eighths: int = 0
     operands: str = Operands.REGISTERS
+    paired: bool = False
 
     @property
     def consumers(self) -> int:
@@ -121,7 +123,7 @@ def _side(data: Mapping[str, Any]) -> Side:
         round(made["microseconds"], 2),
         round(made["roofline_us"], 2),
         tuple((role, count, warps) for (role, warps), count in roles.items()),
-        (s["rows"] * at_once, s["columns"], s["depth"]),
+        (s["rows"] * at_once * (2 if s["paired"] else 1), s["columns"], s["depth"]),
         sum(depth for _, depth in schedule["rings"]),
         schedule["ii"],
         made["waves"],
@@ -134,6 +136,7 @@ def _side(data: Mapping[str, Any]) -> Side:
         sum(op.startswith("mma:") for op in ops),
         s["exp2_eighths"],
         s["operands"],
+        s["paired"],
     )
 
 

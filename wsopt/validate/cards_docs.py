@@ -137,6 +137,8 @@ def differences(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator
     """What the second schedule has otherwise than the first, with what follows from their figures for the reason."""
     if second.columns and not first.columns:
         yield _sets(second, cards[1])
+    if second.paired:
+        yield "pairs of blocks: each copies half of one operand, which the products of both read"
     if first.promotes and not second.promotes:
         yield "f8 sums are f32's in the tensor core, so consumers add up none"
     if second.operands != Operands.REGISTERS:
