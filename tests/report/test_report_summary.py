@@ -33,6 +33,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "shares": False,
             "operands": "registers",
             "corrections": 0,
+            "paired": False,
         },
         "ii_cycles": 512,
         "partitions": [

@@ -79,7 +79,9 @@ BESIDES = {
     "one_tile": Small(builds.plain, structure(rows=128, persistent=False), 92, (5,)),
     "whole_rows": Small(softmax_of_products, structure(rows=128), 92, (5,)),
     "paired": Small(builds.plain, structure(128, rows=128, subtiles=2, paired=True), 92, (5, 2)),
-    "paired_two": Small(builds.residual, structure(128, consumers=2, rows=128, subtiles=2, paired=True), 160, (5,)),
+    "paired_two": Small(
+        builds.residual, structure(128, consumers=2, rows=128, subtiles=2, paired=True), 160, (5,)
+    ),
     "f8": Small(builds.scaled, structure(rows=128, depth=128), 92, (3,)),
 }
 """Of these what the others have not is mutated: rows beside products, parts of tiles, a short last K-block."""

@@ -69,7 +69,8 @@ def test_a_block_has_half_of_the_columns_operand_and_all_else_as_alone() -> None
     assert (ring.slot_bytes, whole.slot_bytes) == (16384 + 8192, 16384 + 16384)
     assert (pair.tiles, pair.grid.tiles) == (alone.tiles, alone.grid.tiles // 2)
     assert pair.tensor_columns == alone.tensor_columns == 128
-    assert pair.demand is not None and alone.demand is not None
+    assert pair.demand is not None
+    assert alone.demand is not None
     assert pair.demand.lines / alone.demand.lines == 0.75
     assert pair.demand.late == 2 * machine.latency.other_block
 

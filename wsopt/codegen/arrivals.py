@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from wsopt.codegen.sass import TENSOR_LOAD, Block, Instruction, blocks_of, successors
 
 _ALLOCATES = "ATOMS"
-"""Atomics of shared memory are the allocator's of tensor memory alone. Where two blocks allocate together, the warp that
-does it tells the other block behind its own atomics, and hands nothing over for the partition.
+"""Atomics of shared memory are the allocator's of tensor memory alone. Where two blocks allocate together, the warp
+that does it tells the other block behind its own atomics, and hands nothing over for the partition.
 """
 
 _ACCESSES = frozenset({"LDS", "LDSM", "STS", "STSM", TENSOR_LOAD, "STTM"})

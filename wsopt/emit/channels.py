@@ -105,7 +105,9 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
             Buffer(f"{name}_sums", GLUON[DType.F32], shape, "SUM_LAYOUT", "allocate_tensor_memory")
             for name in plan.sums
         )
-        back = (Barrier("sums_empty", s.consumers, of_pair=s.paired),) if s.persistent else ()  # to be filled again
+        back = (
+            (Barrier("sums_empty", s.consumers, of_pair=s.paired),) if s.persistent else ()
+        )  # to be filled again
         yield Channel("SUM_SETS", _SUMS, tuple(sums), (Barrier("sums_full", 1), *back))
     yield from _own(plan)
 

@@ -69,8 +69,9 @@ def vector_columns(s: Structure) -> str:
 def layout_constants(s: Structure, machine: Machine) -> list[tuple[str, str, str]]:
     """Constants of the columns' layout in registers while they are loaded, and in shared memory."""
     each = max(1, s.vector_columns // (s.consumer_warps * machine.threads_per_warp))
-    blocked = f"gl.BlockedLayout([{each}], [{machine.threads_per_warp}], [{s.consumer_warps}], [0]{pairs.across(s, [0])})"
+    both = pairs.across(s, [0])
+    blocked = f"gl.BlockedLayout([{each}], [{machine.threads_per_warp}], [{s.consumer_warps}], [0]{both})"
     return [
         ("COLUMNS_LAYOUT", blocked, "how columns are loaded"),
-        ("PREFETCHED_LAYOUT", f"gl.SwizzledSharedLayout(1, 1, 1, order=[0]{pairs.across(s, [0])})", ""),
+        ("PREFETCHED_LAYOUT", f"gl.SwizzledSharedLayout(1, 1, 1, order=[0]{both})", ""),
     ]

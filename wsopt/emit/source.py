@@ -33,7 +33,6 @@ from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
 from wsopt.tensors.views import Packing
 
-
 _RELEASE = "3.6"
 """The first release of Triton that kernels are compiled by."""
 
@@ -158,8 +157,8 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
         )
     if trace is not None and trace.run and plan.s.paired:
         raise LoweringError(
-            f"graph {plan.program.whole.name}: pairs of blocks work on its tiles, and the stamps of a traced kernel are "
-            "of single blocks: trace a build made with `--under paired=no`"
+            f"graph {plan.program.whole.name}: pairs of blocks work on its tiles, and the stamps of a traced kernel "
+            "are of single blocks: trace a build made with `--under paired=no`"
         )
     consumer = consumer_of(plan)
     template = text.environment().get_template("kernel.py.jinja")

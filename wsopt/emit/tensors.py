@@ -73,8 +73,8 @@ class Box:
 
     With `fold` the tensor's last dimension is seen in parts of so many elements, as two dimensions. A tile of several
     parts is a box each; `first` has the axes along which one of them does not begin with the tile, and where it does.
-    `shape` is what one block copies: of a pair each has its part of the `whole`, which they divide along the dimension
-    `split`.
+    `shape` is what one block copies: of a pair each has its part of the `whole`, which they divide along the
+    dimension `split`.
     """
 
     name: str

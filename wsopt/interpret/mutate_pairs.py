@@ -1,5 +1,5 @@
-"""Mistakes in kernels of which two blocks work on a tile together: barriers of the wrong block, tiles that are divided
-otherwise, bytes and rows counted for both.
+"""Mistakes in kernels of which two blocks work on a tile together: barriers of the wrong block, tiles that are
+divided otherwise, bytes and rows counted for both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def _other_barriers(source: Source) -> Iterator[Change]:
     """Where both blocks have one barrier each has its own, and the other way round."""
     for call in _nodes(source, "gl.allocate_shared_memory"):
         shape, layout = call.args[1], call.args[2]
-        bases = layout.args[0] if callee(layout) == "mbarrier.MBarrierLayout" and layout.args else None
+        if not isinstance(layout, ast.Call) or callee(layout) != "mbarrier.MBarrierLayout":
+            continue
+        bases = argument(layout, 0, "cga_layout")
         if isinstance(bases, ast.List) and isinstance(shape, ast.List):
             text = _BASES[source.text(bases)]
             words = Edit(shape.elts[-1], "2" if text == "[[1]]" else "1")

@@ -45,7 +45,9 @@ def divided(layout: Any, rank: int) -> int | None:
         raise InterpreterError(f"a layout of {rank} dimensions for two blocks is needed, got {layout}")
     (basis,) = bases
     if max(basis) > 1:
-        raise InterpreterError(f"the second block's part begins {max(basis)} parts behind the first one's: {layout}")
+        raise InterpreterError(
+            f"the second block's part begins {max(basis)} parts behind the first one's: {layout}"
+        )
     return basis.index(1) if any(basis) else None
 
 
@@ -113,7 +115,9 @@ class PairView:
         extents = [int(extent) for extent in shape]
         kept = [dim for dim, extent in enumerate(self.shape) if extent > 1]
         if [self.shape[dim] for dim in kept] != extents:
-            raise InterpreterError(f"{self.label} of shape {self.shape} cannot be reshaped to {extents} in two blocks")
+            raise InterpreterError(
+                f"{self.label} of shape {self.shape} cannot be reshaped to {extents} in two blocks"
+            )
         split = None if self.split is None else kept.index(self.split)
         own = tuple(n // BLOCKS if dim == split else n for dim, n in enumerate(extents))
         return replace(self, parts=tuple(part.reshape(own) for part in self.parts), split=split)
@@ -194,12 +198,22 @@ class PairSums:
         agent = self.parts[0].allocation.program.agent
         return widened(self.parts[agent.block].load(layout), 0, agent.block)
 
+    def store(self, value: Tensor, pred: Any = True) -> None:
+        """Write the block's rows of registers."""
+        if divided(value.layout, 2) != 0:
+            raise InterpreterError(f"{self.parts[0].label} has rows in two blocks, {value.layout} has not")
+        agent = self.parts[0].allocation.program.agent
+        own = Tensor(_part(value.data, 0, agent.block), value.dtype, value.layout)
+        self.parts[agent.block].store(own, pred)
+
 
 def allocate(program: Program, name: str, dtype: DType, shape: Sequence[int], layout: Any) -> PairView:
     """Allocate shared memory in both blocks: each its part of tiles, behind a leading dimension of slots."""
     extents = [int(extent) for extent in shape]
     barrier = isinstance(layout, MBarrierLayout)
-    rank = 1 if barrier else len(layout.cga_layout[0]) if getattr(layout, "cga_layout", None) else len(extents)
+    rank = (
+        1 if barrier else len(layout.cga_layout[0]) if getattr(layout, "cga_layout", None) else len(extents)
+    )
     found, before = divided(layout, rank), len(extents) - rank
     split = None if found is None else before + found
     own = [extent // BLOCKS if dim == split else extent for dim, extent in enumerate(extents)]
@@ -211,7 +225,9 @@ def allocate(program: Program, name: str, dtype: DType, shape: Sequence[int], la
 def allocate_sums(program: Program, name: str, dtype: DType, shape: Sequence[int], layout: Any) -> PairSums:
     """Allocate tiles of sums in the tensor memory of both blocks, which have equally many columns."""
     if not isinstance(layout, TensorMemoryLayout) or not layout.two_ctas or divided(layout, 2) != 0:
-        raise InterpreterError(f"{name}: a TensorMemoryLayout with the rows of two blocks is needed, got {layout}")
+        raise InterpreterError(
+            f"{name}: a TensorMemoryLayout with the rows of two blocks is needed, got {layout}"
+        )
     *tiles, rows, columns = (int(extent) for extent in shape)
     taken, own = program.tensor_columns, replace(layout, cga_layout=(), two_ctas=False)
     parts = []

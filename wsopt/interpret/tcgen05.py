@@ -202,8 +202,10 @@ def _check_operands(a: Any, b: Any, acc: Any) -> None:
         or not isinstance(acc, TensorView | PairSums)
     ):
         raise InterpreterError("tcgen05_mma takes (shared or tensor memory, shared memory, tensor memory)")
-    if paired and (a.split, b.split) != (0, 1):
-        raise InterpreterError("tcgen05 product of two blocks: each has rows of the left operand, columns of the other")
+    if paired and (getattr(a, "split", None), getattr(b, "split", None)) != (0, 1):
+        raise InterpreterError(
+            "tcgen05 product of two blocks: each has rows of the left operand, columns of the other"
+        )
     if acc.dtype != FLOAT32:
         raise InterpreterError(f"tcgen05 sums of {acc.dtype}: they are float32")
     fits = len(a.shape) == len(b.shape) == len(acc.shape) == 2

@@ -289,7 +289,7 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
 
 
 def writes_pairs(machine: Machine) -> bool:
-    """Whether a card has products of two blocks, and the Triton that is here writes them; without one the newest may."""
+    """Whether a card has products of two blocks, and the Triton that is here, or else the newest, writes them."""
     since, has = target_of(machine).paired_since, triton_release()
     return since is not None and (has is None or has >= since)
 
@@ -298,7 +298,7 @@ def _paired(region: Region, s: Structure, machine: Machine) -> bool:
     """Whether two blocks may work on one tile, with products of both: where their Triton can write it, and the other
     one has rows.
 
-    emitter.v1: in persistent loops of products alone, whose epilogues store by TMA, without operands that change sides.
+    emitter.v1: in persistent loops of products alone, whose epilogues store by TMA, and operands keep their sides.
     """
     if not writes_pairs(machine):
         return False

@@ -209,8 +209,8 @@ class _Call:
 
 
 def _encode(place: int, descriptor: Any) -> None:
-    """Write a descriptor's tensor map. A copy moves a swizzle's width at most, and 256 elements a dimension; of a tile
-    that blocks of a cluster have parts of, one part.
+    """Write a descriptor's tensor map. A copy moves a swizzle's width at most, and 256 elements a dimension; where
+    blocks of a cluster divide a tile, one part of it.
     """
     base, layout, rank = descriptor.base, descriptor.layout, len(descriptor.shape)
     kinds = {
@@ -219,8 +219,9 @@ def _encode(place: int, descriptor: Any) -> None:
         torch.bfloat16: 9,
     }  # CU_TENSOR_MAP_DATA_TYPE; other types as bytes
     size, swizzle = base.element_size(), layout.swizzle_byte_width
-    parts = [sum(map(bool, along)) for along in zip(*(getattr(layout, "cga_layout", None) or [[0] * rank]), strict=True)]
-    box = [min(n >> part, _LONGEST_BOX) for n, part in zip(descriptor.block_shape, parts, strict=True)]
+    bases = getattr(layout, "cga_layout", None) or [[0] * rank]
+    halvings = [sum(map(bool, along)) for along in zip(*bases, strict=True)]
+    box = [min(n >> times, _LONGEST_BOX) for n, times in zip(descriptor.block_shape, halvings, strict=True)]
     if swizzle:
         box[-1] = min(box[-1], swizzle // size)
     longs, ints = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank

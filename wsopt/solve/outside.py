@@ -47,7 +47,10 @@ def _absent(program: TileProgram, machine: Machine) -> list[Absent]:
     holds = (
         (Absent.SPLIT, loop and unsplit(program)),
         (Absent.KERNELS, loop and several),
-        (Absent.CLUSTERS, loop and program.tiles > 1 and not (writes_pairs(machine) and program.work is None)),
+        (
+            Absent.CLUSTERS,
+            loop and program.tiles > 1 and not (writes_pairs(machine) and program.work is None),
+        ),
     )
     return [absent for absent, there in holds if there]
 
