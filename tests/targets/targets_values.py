@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 
+import numpy as np
 from attention_graphs import Sizes, attention, causal, linear
 from emit_builds import MARGIN, Case, Emitted, case
 
 from wsopt.checker import verify
 from wsopt.emit.source import emit
 from wsopt.frontend.region import find_region
+from wsopt.graph.reference import random_inputs
 from wsopt.graph.types import Graph
 from wsopt.machine import load_machine
 from wsopt.perf.price import lower
@@ -23,12 +25,17 @@ SMALL = Sizes(batch=1, heads=1, queries=200, keys=136, inner=32, column=32)
 
 
 def structure(
-    consumers: int = 2, *, operands: Operands = Operands.SCORES, corrections: int = 0, exp2_eighths: int = 0
+    consumers: int = 2,
+    *,
+    operands: Operands = Operands.SCORES,
+    corrections: int = 0,
+    exp2_eighths: int = 0,
+    lazy: bool = False,
 ) -> Structure:
     """A structure of K-blocks of 32, whose sums have 32 columns."""
     return Structure(
         128, 32, 32, consumers, 4, Sharing.COOPERATIVE, persistent=False, swap=False, subtiles=1, group=1,
-        exp2_eighths=exp2_eighths, operands=operands, corrections=corrections,
+        exp2_eighths=exp2_eighths, operands=operands, corrections=corrections, lazy=lazy,
     )  # fmt: skip
 
 
@@ -50,6 +57,8 @@ KERNELS = {
     "columns": Values(structure(1, operands=Operands.COLUMNS), masked=True, kib=25),
     "published": Values(structure(corrections=1)),
     "correction": Values(structure(operands=Operands.COLUMNS, corrections=1, exp2_eighths=1), kib=44),
+    "lazy": Values(structure(corrections=1, lazy=True)),
+    "lazy_columns": Values(structure(1, operands=Operands.COLUMNS, lazy=True), masked=True, kib=25),
 }
 
 
@@ -73,5 +82,14 @@ def made(name: str) -> Emitted:
 
 
 def cases(name: str) -> list[Case]:
-    """The graph itself: two tiles of rows, and K-blocks that go round every ring."""
-    return [case(made(name).graph)]
+    """The graph itself: two tiles of rows, and K-blocks that go round every ring. Where rows may keep their maximum also
+    keys that grow, so that some rows' maxima move late, by little or by much.
+    """
+    found = [case(made(name).graph)]
+    if KERNELS[name].structure.lazy:
+        inputs = random_inputs(made(name).graph, 1)
+        keys = inputs["k"].shape[-2]
+        steps = np.repeat([0.05, 1.0, 2.0, 12.0, 24.0], -(-keys // 5))[:keys]
+        inputs["k"][...] *= steps[:, None].astype(inputs["k"].dtype)
+        found.append(case(made(name).graph, inputs=inputs))
+    return found

@@ -10,6 +10,7 @@ from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
 from wsopt.emit.sums import sum_layouts
 from wsopt.emit.tensors import turned
+from wsopt.program.lazy import LEAST
 from wsopt.program.row_layout import reduces_outer, row_layout, tile_layout, widest_bits
 from wsopt.tensors.views import Packing, Role
 
@@ -35,6 +36,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         ("ROW_PARTS", -(-row_length // s.columns) if plan.program.long_rows else None, "tiles of columns in a row"),
         ("READS", 2 if plan.program.long_rows and plan.outputs else None, "times that a row is read"),
         ("TAIL", s.tail or None, "of the last K-block, what products take: the rest is zeros"),
+        ("KEPT", plan.program.lazy and LEAST, "factor down to which rows keep their maximum, and sums are not rescaled"),
         *_layouts(plan),
         ("SUBTILES", s.subtiles if copied else None, ""),
         ("INPUT_BUFFERS", buffers.inputs if copied else None, "subtiles of an input at a time"),

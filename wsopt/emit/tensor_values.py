@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from wsopt.emit import tensor_tiles, text
+from wsopt.emit import lazy, tensor_tiles, text
 from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Instruction, Loop, wait, when
 from wsopt.emit.operations import Operations
@@ -73,6 +73,7 @@ class _Pass:
             case OpKind.ELEMENTWISE:
                 yield from self._meet(op)
                 yield from self.operations.arithmetic(op, lambda _: 0, 0, masked=self.masked)
+                yield from lazy.kept(self.operations, op, masked=self.masked)
             case OpKind.RELEASE:
                 yield next(ring for ring in self.plan.rings if op.id in ring.plan.releases).release()
             case _:
@@ -127,10 +128,10 @@ def _rescale(plan: KernelPlan, op: TileOp, value: str, consumer: str) -> Iterato
     layout, width = ("CORRECTION_LAYOUT", "CORRECTION_COLUMNS") if op.apart else ("SUBTILE_LAYOUT", _SUBTILE)
     count = plan.s.columns // correction_columns(plan.s) if op.apart else plan.s.subtiles
     factor, part = f"{value}_of_rows", f"{plan.value(op.output.subject)}_part"
-    yield f"{factor} = gl.expand_dims(gl.convert_layout({value}, gl.SliceLayout(1, {layout})), 1)"
+    lines = [f"{factor} = gl.expand_dims(gl.convert_layout({value}, gl.SliceLayout(1, {layout})), 1)"]
     for columns in _slices(plan, op.output, consumer, width, count):
-        yield f"{part} = {columns}"
-        yield f"{part}.store({part}.load({layout}) * {factor})"
+        lines += [f"{part} = {columns}", f"{part}.store({part}.load({layout}) * {factor})"]
+    yield from lines if plan.program.lazy is None else [lazy.where_moved(value, lines)]
 
 
 def _feeds(op: TileOp, product: TileOp) -> bool:

@@ -12,7 +12,7 @@ from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
 from wsopt.lowering.cut import Cut, cut
 from wsopt.lowering.equal_shares import of_products, shares_of
-from wsopt.lowering.phases import element_mix, lane_sums
+from wsopt.lowering.phases import element_mix, lane_sums, lazy_rows
 from wsopt.lowering.row_steps import behind_rows, kept_in_l2
 from wsopt.lowering.spread import mean_share, shares
 from wsopt.lowering.steps import steps_of
@@ -215,6 +215,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         streamed=(*region.row_sources, *_read_by_items(region), *region.tiles),
         sum_sets=tuple(sets),
         long_rows=bool(region.running),
+        lazy=lazy_rows(region) if s.lazy else None,
     )
 
 

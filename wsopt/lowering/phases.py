@@ -6,14 +6,16 @@ row's reduced value of the same tile begins a new phase, for the reduction has t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 
-from wsopt.frontend.types import Contraction
+from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.primitives import PRIMITIVES, Family, Primitive, exponential, family_of
 from wsopt.program.facts import Arithmetic, Beside, RowReduction
+from wsopt.program.lazy import Lazy, lazy_of
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure
@@ -249,3 +251,11 @@ def beside_products(items: Sequence[Item], views: Sequence[View], s: Structure, 
     reductions = tuple(RowReduction(i.kind, layout.lanes[1]) for i in items if isinstance(i, Reduction))
     nbytes = sum(s.rows * s.depth * view.dtype.bits // 8 for view in views)
     return Beside(Arithmetic(mix, s.rows * s.depth, len(items), 0, reductions), nbytes, s.rows)
+
+
+@functools.lru_cache(maxsize=16)
+def lazy_rows(region: Region) -> Lazy | None:
+    """How rows of a loop may keep their maximum where it has grown by little; None where they may not."""
+    items = [item for item in region.body if not isinstance(item, Contraction)]
+    sums = {one.name: one.rescale for one in region.contractions if is_sums(one)}
+    return lazy_of(items, sums, region.statements, [output.value for output in region.outputs])

@@ -15,6 +15,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
+from wsopt.lowering.phases import lazy_rows
 from wsopt.lowering.product_steps import releases_early
 from wsopt.lowering.promotion import is_promoted, promotes
 from wsopt.lowering.refused import DEPTHS, fits_pages, problems
@@ -166,6 +167,8 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                 yield from (replace(s, splits=splits) for splits in _splits(region, s, machine))
                 if _shares(region, s, machine):
                     yield replace(s, shares=True)
+                if not both and lazy_rows(region) is not None:
+                    yield replace(s, lazy=True)
 
 
 def _corrections(region: Region, machine: Machine) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from wsopt.lowering.phases import (
     is_sums,
     k_block_phase,
     lane_sums,
+    lazy_rows,
     read_by,
 )
 from wsopt.program.facts import (
@@ -25,6 +26,7 @@ from wsopt.program.facts import (
     Rescale,
 )
 from wsopt.program.ids import OpKind, ValueKind
+from wsopt.program.lazy import MOVED
 from wsopt.program.program import Item
 from wsopt.program.types import Space
 from wsopt.targets import Operands
@@ -55,8 +57,8 @@ class Values(Maker):
         return tuple(rings), (*self._linked(list(self._value_parts())), *back), held
 
     def _value_parts(self) -> Iterator[Part]:
-        """Phases with the products that read them, then the sums over the streamed axis. emitter.v1: sums that a
-        moving maximum rescales are rescaled in every K-block.
+        """Phases with the products that read them, then the sums over the streamed axis. Sums that a moving maximum
+        rescales are rescaled in every K-block, or where it has moved by more than a little.
         """
         body, s = self.region.body, self.s
         level = body_levels(body)
@@ -71,7 +73,7 @@ class Values(Maker):
         for name, factor in ((item.name, item.rescale) for item in sums if item.rescale is not None):
             read, made = ((ValueKind.VALUE, factor),), (ValueKind.SUM, name)
             count = s.rows * s.columns
-            work = Rescale(count, count * DType.F32.bits // 8 if self.apart else 0)
+            work = Rescale(count, count * DType.F32.bits // 8 if self.apart else 0, MOVED if s.lazy else 1.0)
             step = Step(OpKind.RESCALE, name, work, read, made, None, ((OpKind.MMA, name, When.BEFORE),))
             if not s.corrections:
                 yield Part(step, (factor,))
@@ -114,6 +116,9 @@ class Values(Maker):
         counted = [i for i in items if i.name not in self._masking()] if self.apart else items
         lanes = lane_sums(body, self.s, self.machine)
         work = k_block_phase(counted, body, streamed, self.s, lanes, self.apart)
+        lazy = lazy_rows(self.region) if self.s.lazy else None
+        if lazy is not None and lazy.factor in {item.name for item in items}:  # a comparison, two selections
+            work = replace(work, statements=work.statements + len(lazy.again) + 3)
         inputs = self.read(source.view for source in read_by(items, streamed))
         reduces = any(isinstance(item, Reduction) for item in items)
         after = ((OpKind.ELEMENTWISE, name, When.BEFORE),) if reduces else ()

@@ -260,11 +260,15 @@ def _promotion(added: Promotion, machine: Machine) -> Cost:
 
 @cost.register
 def _rescale(rescaled: Rescale, machine: Machine) -> Cost:
-    """Sums in tensor memory come into registers and go back."""
-    cycles = math.ceil(rescaled.elements / machine.scalar_alone["mul"] + machine.latency.arithmetic)
+    """Sums in tensor memory come into registers and go back: those of lazy rows on the average."""
+    latency = machine.latency
+    cycles = math.ceil(rescaled.moved * (rescaled.elements / machine.scalar_alone["mul"] + latency.arithmetic))
     trip = 0.0
     if rescaled.apart:
-        trip = machine.latency.mbarrier_wait + 2 * _tensor_memory_cycles(rescaled.apart, machine)
+        trip = latency.mbarrier_wait + rescaled.moved * 2 * _tensor_memory_cycles(rescaled.apart, machine)
+    if rescaled.moved < 1:  # the least factor of all threads
+        trip += math.log2(machine.threads_per_warp) * latency.shuffle
+        trip += latency.smem_store + latency.barrier + latency.smem_load
     both = math.ceil(cycles + trip)
     return Cost(both, both, pipes=((Unit.FMA, cycles),))
 

@@ -102,11 +102,13 @@ class Promotion:
 @dataclass(frozen=True, slots=True)
 class Rescale:
     """Sums that are multiplied by a factor of each row; of those that lie `apart` from registers so many bytes are
-    read and written.
+    read and written. Where rows may keep their maximum it is done in the share `moved` of the K-blocks, once the
+    rows have agreed.
     """
 
     elements: int
     apart: int = 0
+    moved: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

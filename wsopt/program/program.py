@@ -18,6 +18,7 @@ from wsopt.program.facts import Counts, Member, Promotion, Shares, TileGrid, Who
 from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
+from wsopt.program.lazy import Lazy
 from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
@@ -268,7 +269,7 @@ class TileProgram:
     sums a block may keep. With `long_rows` tiles are
     parts of rows that no SM holds, which a block takes one after the other, and what follows them comes `after`.
     `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
-    model does without, and no schedule is emitted.
+    model does without, and no schedule is emitted. A `lazy` loop's rows may keep their maximum.
     """
 
     region: Any
@@ -303,6 +304,7 @@ class TileProgram:
     conditions: Conditions = FREE
     lifted: Lifted = frozenset()
     long_rows: bool = False
+    lazy: Lazy | None = None
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""

@@ -63,7 +63,7 @@ class Structure:
     block takes an equal share of the K-blocks of all tiles, one tile's behind another's, wherever tiles begin and
     end: of a tile at an end of its share it has a part. `paired` blocks are two of a cluster that work on one tile:
     each has `rows` rows of every consumer's, and shared memory for half of the other operand, which the products of
-    both read.
+    both read. With `lazy` sums that lie apart are rescaled where a row's maximum has grown by more than a little.
     """
 
     rows: int
@@ -86,6 +86,7 @@ class Structure:
     operands: Operands = Operands.REGISTERS
     corrections: int = 0
     paired: bool = False
+    lazy: bool = False
 
     @property
     def blocks(self) -> int:
@@ -138,6 +139,7 @@ class Structure:
         blocks += f", sums split {self.splits} ways" if self.splits > 1 else ""
         blocks += ", equal shares of all K-blocks" if self.shares else ""
         blocks += ", pairs of blocks" if self.paired else ""
+        blocks += ", lazy rescaling" if self.lazy else ""
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
             f"{self.consumer_warps} warps, {self.subtiles} epilogue subtile(s), groups of {self.group}, "
