@@ -34,6 +34,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "operands": "registers",
             "corrections": 0,
             "paired": False,
+            "lazy": False,
         },
         "ii_cycles": 512,
         "partitions": [

@@ -82,14 +82,14 @@ def made(name: str) -> Emitted:
 
 
 def cases(name: str) -> list[Case]:
-    """The graph itself: two tiles of rows, and K-blocks that go round every ring. Where rows may keep their maximum also
-    keys that grow, so that some rows' maxima move late, by little or by much.
+    """The graph itself: two tiles of rows, and K-blocks that go round every ring. Where rows may keep their maximum
+    also keys that grow, so that some rows' maxima move late, by little or by much.
     """
     found = [case(made(name).graph)]
     if KERNELS[name].structure.lazy:
         inputs = random_inputs(made(name).graph, 1)
         keys = inputs["k"].shape[-2]
-        steps = np.repeat([0.05, 1.0, 2.0, 12.0, 24.0], -(-keys // 5))[:keys]
+        steps = 0.5 * 2000 ** (np.arange(keys) / keys)
         inputs["k"][...] *= steps[:, None].astype(inputs["k"].dtype)
         found.append(case(made(name).graph, inputs=inputs))
     return found

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
+from wsopt.interpret.mutate_lazy import LAZY_RULES
 from wsopt.interpret.mutate_pages import PAGE_RULES
 from wsopt.interpret.mutate_pairs import PAIR_RULES
 from wsopt.interpret.mutate_ranges import RANGE_RULES
@@ -334,4 +335,5 @@ _RULES: tuple[Rule, ...] = (
     *RANGE_RULES,
     *PAGE_RULES,
     *PAIR_RULES,
+    *LAZY_RULES,
 )

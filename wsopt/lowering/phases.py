@@ -255,7 +255,10 @@ def beside_products(items: Sequence[Item], views: Sequence[View], s: Structure, 
 
 @functools.lru_cache(maxsize=16)
 def lazy_rows(region: Region) -> Lazy | None:
-    """How rows of a loop may keep their maximum where it has grown by little; None where they may not."""
+    """How rows of a loop may keep their maximum where it has grown by little; None where they may not.
+
+    emitter.v1: not where that, or a sum relative to it, is read behind the loop.
+    """
     items = [item for item in region.body if not isinstance(item, Contraction)]
     sums = {one.name: one.rescale for one in region.contractions if is_sums(one)}
     return lazy_of(items, sums, region.statements, [output.value for output in region.outputs])

@@ -262,7 +262,9 @@ def _promotion(added: Promotion, machine: Machine) -> Cost:
 def _rescale(rescaled: Rescale, machine: Machine) -> Cost:
     """Sums in tensor memory come into registers and go back: those of lazy rows on the average."""
     latency = machine.latency
-    cycles = math.ceil(rescaled.moved * (rescaled.elements / machine.scalar_alone["mul"] + latency.arithmetic))
+    cycles = math.ceil(
+        rescaled.moved * (rescaled.elements / machine.scalar_alone["mul"] + latency.arithmetic)
+    )
     trip = 0.0
     if rescaled.apart:
         trip = latency.mbarrier_wait + rescaled.moved * 2 * _tensor_memory_cycles(rescaled.apart, machine)

@@ -307,13 +307,12 @@ RECORDS = (
     ),
     Record(
         Limit.EVERY_RESCALE,
-        "Where values of a loop go through tensor memory, sums may not be left as they are where a maximum has moved "
-        "but little.",
-        "All rows of a tile would have to agree, for the branch is a warpgroup's; and the factor would be kept for "
-        "later K-blocks.",
+        "Sums in tensor memory may not be left as they are where a maximum has grown by little if that maximum, or "
+        "what a sum is relative to it, is read behind the loop, as for a log-sum-exp.",
+        "What is read there has to be the same whatever a row has kept; that is seen of quotients of sums alone.",
         How.BYTES,
         "The model cannot express it; the gain is at most what the prediction has above its bytes.",
-        ("lowering/value_steps.py:Values",),
+        ("lowering/phases.py:lazy_rows",),
     ),
     Record(
         Limit.STREAMED_TRANSFORM,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from wsopt.lowering.lower import Cuttable
+from wsopt.lowering.phases import lazy_rows
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.program.limits import Lifted, Limit
@@ -70,7 +71,9 @@ TOUCHES: Mapping[Limit, Touches] = {
     Limit.VALUES_IN_A_PASS: lambda program, machine: program.values_apart,
     Limit.OPERANDS_IN_SHARED: lambda program, machine: program.values_apart,
     Limit.ONE_WARPGROUP: lambda program, machine: program.values_apart,
-    Limit.EVERY_RESCALE: lambda program, machine: program.values_apart and bool(program.of(OpKind.RESCALE)),
+    Limit.EVERY_RESCALE: lambda program, machine: (
+        program.values_apart and bool(program.of(OpKind.RESCALE)) and lazy_rows(program.region) is None
+    ),
     Limit.TRANSFORM_IN_A_PASS: lambda program, machine: any(op.apart for op in program.loop),
     Limit.MOST_SLOTS: _most_slots,
     Limit.HELPERS: _helpers,
