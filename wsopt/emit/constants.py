@@ -36,7 +36,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         ("ROW_PARTS", -(-row_length // s.columns) if plan.program.long_rows else None, "tiles of columns in a row"),
         ("READS", 2 if plan.program.long_rows and plan.outputs else None, "times that a row is read"),
         ("TAIL", s.tail or None, "of the last K-block, what products take: the rest is zeros"),
-        ("KEPT", plan.program.lazy and LEAST, "factor down to which rows keep their maximum, and sums are not rescaled"),
+        ("KEPT", str(LEAST) if plan.program.lazy else None, "factor down to which rows keep their maximum"),
         *_layouts(plan),
         ("SUBTILES", s.subtiles if copied else None, ""),
         ("INPUT_BUFFERS", buffers.inputs if copied else None, "subtiles of an input at a time"),

@@ -1,8 +1,8 @@
 """Lazy rescaling in the text of a loop: rows that keep their maximum, and sums that are left as they are.
 
 Behind a row's new factor stands what keeps the old maximum where that factor is hardly less than 1: the factor is 1
-then, and the row's values that depend on the maximum are computed again. Sums are multiplied where some row of the tile
-has moved, which all threads have to agree on: a branch is a warpgroup's.
+then, and the row's values that depend on the maximum are computed again. Sums are multiplied where some row of the
+tile has moved, which all threads have to agree on: a branch is a warpgroup's.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Sums over exponentials of differences to a running maximum are exact whatever stands for the maximum, as long as one
 number does for all of a row, and what is made of them in the end does not depend on it. So a row keeps the maximum of
-the K-block before while the factor that the new one would bring is `LEAST` at least: exponentials are then 1 / LEAST at
-most, far from the end of bf16 and of f32. Where all rows of a tile keep theirs nobody multiplies its sums.
+the K-block before while the factor that the new one would bring is `LEAST` at least: exponentials are then 1 / LEAST
+at most, far from the end of bf16, f16 and f32. Where all rows of a tile keep theirs nobody multiplies its sums.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ LEAST = 2.0**-8
 """Factor that is not worth a rescaling: flash-attn-4 leaves a maximum that has grown by 8 in the exponent of 2."""
 
 MOVED = 0.1
-"""Share of the K-blocks in which some row of a tile moves. Reported: of flash-attn-4's rescalings a tenth are left (T.
-Dao, Hot Chips 2025, as told in Modal's "We reverse-engineered Flash Attention 4"). It depends on the data.
+"""Share of the K-blocks in which some row of a tile moves. Reported: of flash-attn-4's rescalings a tenth are left,
+by its authors, and in Modal's "We reverse-engineered Flash Attention 4" (2025-09). It depends on the data.
 """
 
 _RATIOS, _ALIKE = {"mul": 1, "div": -1}, frozenset({"add", "sub", "minimum", "maximum"})
@@ -26,8 +26,8 @@ _RATIOS, _ALIKE = {"mul": 1, "div": -1}, frozenset({"add", "sub", "minimum", "ma
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """The running `maximum` that a row may keep, the `factor` that says whether it moves, and the row's values that are
-    computed `again` from what it keeps, in order.
+    """The running `maximum` that a row may keep, the `factor` that says whether it moves, and the row's values that
+    are computed `again` from what it keeps, in order.
     """
 
     maximum: str
@@ -36,7 +36,7 @@ class Lazy:
 
 
 def lazy_of(
-    items: Sequence[Item], sums: Mapping[str, str | None], after: Sequence[Statement], outputs: Iterable[str]
+    items: Sequence[Item], sums: Mapping[str, str | None], after: Sequence[Item], outputs: Iterable[str]
 ) -> Lazy | None:
     """How a loop's maximum can be kept, or None where it cannot. `items` are the loop's, `sums` its products of sums
     with their factors; `after` and `outputs` are what is made of them.
@@ -84,13 +84,13 @@ def _needed(name: str, known: Mapping[str, Item], *, before: bool = True) -> Ite
 
 
 def _indifferent(
-    items: Iterable[Item], sums: Iterable[str], after: Iterable[Statement], outputs: Iterable[str]
+    items: Iterable[Item], sums: Iterable[str], after: Iterable[Item], outputs: Iterable[str]
 ) -> bool:
     """Whether outputs are the same when all of a row's sums are multiplied by one positive number."""
     degrees: dict[str, int | None] = dict.fromkeys(sums, 1)
     degrees |= {i.name: 1 for i in items if isinstance(i, Reduction) and i.kind == "sum"}
     for item in after:
-        degrees[item.name] = _degree(item, degrees)
+        degrees[item.name] = _degree(item, degrees) if isinstance(item, Statement) else None
     return all(degrees.get(name, 0) == 0 for name in outputs)
 
 
