@@ -28,7 +28,9 @@ def _stays(source: Source) -> Iterator[tuple[list[ast.stmt], int]]:
     for kernel in source.kernels():
         for parent in ast.walk(kernel):
             body = getattr(parent, "body", None)
-            for place, node in enumerate(body if isinstance(body, list) else ()):
+            if not isinstance(body, list):
+                continue
+            for place, node in enumerate(body):
                 value = node.value if isinstance(node, ast.Assign) else None
                 if isinstance(value, ast.Compare) and source.text(value.comparators[-1]) == _KEPT:
                     yield body, place
