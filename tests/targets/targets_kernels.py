@@ -108,6 +108,12 @@ def candidate(problem: str, release: tuple[int, int] | None = None) -> Candidate
         return Contest(find_region(graph(problem)), load_machine(CARD)).run()[0]
 
 
+def written_by(problem: str, release: tuple[int, int]) -> Candidate:
+    """The kernel that a release of Triton gets: another one than the newest where that takes what it cannot write."""
+    newest = candidate(problem)
+    return candidate(problem, release) if newest.verified.program.structure.paired else newest
+
+
 @functools.cache
 def small(name: str) -> Emitted:
     """One with two sets of sums, though its ring may hide what one would cost."""

@@ -31,7 +31,7 @@ class Side:
     memory that it takes for so many `sets` of sums, over how many blocks `splits` its sums are split, and how many
     `products` its loop has. Whether it `promotes` partial sums, or computes `beside` products. In a loop that
     computes values between products: how many of eight exp2 go by a polynomial, and the memory of `operands`. Whether
-    a tile is of `paired` blocks.
+    a tile is of `paired` blocks, and rows' sums are rescaled where they must be (`lazy`).
     """
 
     microseconds: float
@@ -51,6 +51,7 @@ class Side:
     exp2_eighths: int = 0
     operands: str = Operands.REGISTERS
     paired: bool = False
+    lazy: bool = False
 
     @property
     def consumers(self) -> int:
@@ -137,6 +138,7 @@ def _side(data: Mapping[str, Any]) -> Side:
         s["exp2_eighths"],
         s["operands"],
         s["paired"],
+        s["lazy"],
     )
 
 

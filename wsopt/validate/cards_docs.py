@@ -177,6 +177,8 @@ def _computed(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[s
     """
     if PartitionRole.CORRECTION in {name for name, _, _ in second.roles}:
         yield "a correction warpgroup rescales sums, off the way of those who compute"
+    if second.lazy:
+        yield "rows keep a maximum that has grown by less than 2^8, and with it their sums"
     yield f"operands in {_MEMORY[Operands(second.operands)]}"
     if second.exp2_eighths > first.exp2_eighths:
         before, now = (card.multiply_adds / card.exp2 for card in cards)
