@@ -92,11 +92,14 @@ def test_why_two_schedules_differ_is_told_by_what_one_has_alone() -> None:
     assert told["attention"] == [
         "one set of sums, for a block has one tile",
         "a correction warpgroup rescales sums, off the way of those who compute",
+        "rows keep a maximum that has grown by less than 2^8, and with it their sums",
         "operands in their scores' columns",
         "1/8 of exp2 on the FMA pipe, for one takes the time of 256 multiply-adds instead of 128",
         "128 rows a consumer instead of 64, one for each lane of tensor memory",
     ]
     assert "operands in columns of their own" in told["attention_d64"]
+    halves = "pairs of blocks: each copies half of one operand, which the products of both read"
+    assert [name for name, own in told.items() if halves in own] == ["gemm_ragged", "gemm_residual", "router"]
     assert "K-blocks of 64 instead of 128" in told["attention_lse"]
     assert not any("correction" in one for one in told["linear_attention_causal"])
     same = roles().rows[0][1]
