@@ -18,7 +18,7 @@ LEAST = 2.0**-8
 
 MOVED = 0.1
 """Share of the K-blocks in which some row of a tile moves. Reported: of flash-attn-4's rescalings a tenth are left,
-by its authors, and in Modal's "We reverse-engineered Flash Attention 4" (2025-09). It depends on the data.
+by its authors, and by Modal, who took it apart (modal.com/blog, 2025-09). It depends on the data.
 """
 
 _RATIOS, _ALIKE = {"mul": 1, "div": -1}, frozenset({"add", "sub", "minimum", "maximum"})
