@@ -21,6 +21,7 @@ from wsopt.emit.recipe_of import launch_recipe
 from wsopt.emit.source import emit, expectation
 from wsopt.emit.stamps import Trace
 from wsopt.errors import LoweringError
+from wsopt.export.write import make_export
 from wsopt.frontend.region import find_region
 from wsopt.lowering import structures as subject
 from wsopt.machine import load_machine
@@ -130,3 +131,8 @@ def test_what_no_pair_can_do_is_told(good: str, bad: str, told: str) -> None:
 def test_their_stamps_are_refused() -> None:
     with pytest.raises(LoweringError, match="trace a build made with `--under paired=no`"):
         emit(kernels.small("paired").verified, Trace(run=True))
+
+
+def test_their_export_is_refused() -> None:
+    with pytest.raises(LoweringError, match="compile it with `--under paired=no`"):
+        make_export(kernels.small("paired").verified)

@@ -35,7 +35,7 @@ def export_folder(path: Path, target: Path) -> Export:
 
     Raises InputError for a folder that is no build of this version, or a target that must not be replaced;
     CheckError where the compiled kernel is not what its schedule asked for; LoweringError for more dimensions than
-    a launcher takes.
+    a launcher takes, and for pairs of blocks.
     """
     folder = read_folder(path)
     name = folder.graph.name
@@ -49,6 +49,7 @@ def export_folder(path: Path, target: Path) -> Export:
 def make_export(verified: VerifiedSchedule) -> Export:
     """The export of a verified schedule's kernel."""
     recipe = launch_recipe(verified)
+    _check_single(verified)
     _check_packed(recipe)
     _check_ranks(recipe)
     binary = compile_binary(emit(verified), verified.machine.architecture)
@@ -70,6 +71,15 @@ def make_export(verified: VerifiedSchedule) -> Export:
         "files": sorted(files),
     }
     return Export(files, summary)
+
+
+def _check_single(verified: VerifiedSchedule) -> None:
+    """LoweringError for pairs of blocks, whose launch and tensor maps the exported launcher does not know."""
+    if verified.program.structure.paired:
+        raise LoweringError(
+            f"graph {verified.program.whole.name}: pairs of blocks work on its tiles, which the exported launcher does "
+            "not launch: compile it with `--under paired=no`"
+        )
 
 
 def _file_names(name: str) -> tuple[str, ...]:
