@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -243,3 +244,23 @@ def test_bools_are_passed_as_bytes_by_their_own_addresses() -> None:
     assert (passed["x"], passed["m"]) == (x.data_ptr(), masks[1].data_ptr())
     with pytest.raises(ValueError, match=r"tensor m is torch\.int8, expected torch\.bool"):
         stage.run(x=x, m=tensor(256, 128, dtype=np.dtype(np.int8)))
+
+
+def test_pairs_of_blocks_are_launched_whole_and_copy_a_half_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage((GOLDEN.parents[2] / "targets" / "goldens" / "paired.txt").read_text("utf-8"))
+    boxes, warmup, encode = [], stage.launcher._kernel.warmup, stage.driver.cuTensorMapEncodeTiled
+
+    def paired(*args: Any, **named: Any) -> Any:
+        found = warmup(*args, **named)
+        found.metadata.num_ctas = named["num_ctas"]
+        return found
+
+    def kept(*args: Any) -> int:
+        boxes.append(tuple(args[6]))
+        return int(encode(*args))
+
+    monkeypatch.setattr(stage.launcher._kernel, "warmup", paired)
+    monkeypatch.setattr(stage.driver, "cuTensorMapEncodeTiled", kept, raising=False)
+    stage.run(x=tensor(512, 128), w=tensor(384, 128))
+    assert [launch[0] for launch in stage.driver.launches] == [(2 * 2, 1, 1)], "two pairs of a card of four"
+    assert boxes == [(64, 128), (64, 64), (64, 128)]

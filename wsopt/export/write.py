@@ -77,8 +77,8 @@ def _check_single(verified: VerifiedSchedule) -> None:
     """LoweringError for pairs of blocks, whose launch and tensor maps the exported launcher does not know."""
     if verified.program.structure.paired:
         raise LoweringError(
-            f"graph {verified.program.whole.name}: pairs of blocks work on its tiles, which the exported launcher does "
-            "not launch: compile it with `--under paired=no`"
+            f"graph {verified.program.whole.name}: pairs of blocks work on its tiles, which the exported launcher "
+            "does not launch: compile it with `--under paired=no`"
         )
 
 
