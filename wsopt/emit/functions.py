@@ -118,8 +118,29 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
         return [body if placeless and role is PartitionRole.MMA_WARP else located("gl.program_id(0)")]
     if plan.order_table:
         return [_DEALT_TILES, text.block(located("gl.load(order_ptr + place)"))]
+    if plan.offsets is not None:
+        header = f"for tile in {_taken(plan, role, 'tiles')}:"
+        return [*_first_segment(plan), header, text.block(f"{_segment(plan)}\n{body}")]
     header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in {_taken(plan, role, 'tiles')}:"
     return [header, text.block(body if placeless else located("tile"))]
+
+
+def _first_segment(plan: KernelPlan) -> list[str]:
+    """The lines with the tiles of all segments, and the first segment, before which there are none."""
+    known = ", ".join(plan.segment_arguments)
+    return [
+        f"tiles = row_tiles_of({known}) * column_tiles",
+        *("segment = 0", "first_row = 0", f"end_row = end_of(0, 0, {known})", "passed = 0"),
+    ]
+
+
+def _segment(plan: KernelPlan) -> str:
+    """The lines with the segment that a tile lies in, and where in it."""
+    state, known = "segment, first_row, end_row, passed", ", ".join(plan.segment_arguments)
+    return (
+        f"{state} = segment_of(tile, {state}, column_tiles, {known})\n"
+        "row_tiles = (end_row - first_row + TILE_ROWS - 1) // TILE_ROWS\n" + place_of(plan, "tile - passed")
+    )
 
 
 def first_place(plan: KernelPlan) -> tuple[list[str], str]:

@@ -64,7 +64,8 @@ def grid_of(region: Region, s: Structure) -> TileGrid:
     rows, columns = region.extent(row_role(s.swap)), region.extent(column_role(s.swap))
     # One column of tiles is taken down its rows whatever the group.
     group = s.group if s.columns < columns else -(-rows // s.tile_rows)
-    return TileGrid(batch, rows, columns, s.tile_rows, s.columns, group, s.splits)
+    segments = region.extent(Role.SEGMENT) if region.offsets else 0
+    return TileGrid(batch, rows, columns, s.tile_rows, s.columns, group, s.splits, segments)
 
 
 def bounds_of(region: Region) -> Bounds:
@@ -215,6 +216,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         streamed=(*region.row_sources, *_read_by_items(region), *region.tiles),
         sum_sets=tuple(sets),
         long_rows=bool(region.running),
+        offsets=region.offsets,
     )
 
 

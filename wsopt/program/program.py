@@ -266,7 +266,8 @@ class TileProgram:
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
     where they hold. `streamed` are the sources that the loop's items read from rings. `sum_sets` is how many sets of
     sums a block may keep. With `long_rows` tiles are
-    parts of rows that no SM holds, which a block takes one after the other, and what follows them comes `after`.
+    parts of rows that no SM holds, which a block takes one after the other, and what follows them comes `after`. With
+    `offsets` rows are cut into segments when the kernel runs, and a tile lies in one of them.
     `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
     model does without, and no schedule is emitted.
     """
@@ -303,6 +304,7 @@ class TileProgram:
     conditions: Conditions = FREE
     lifted: Lifted = frozenset()
     long_rows: bool = False
+    offsets: Source | None = None
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""

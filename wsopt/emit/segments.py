@@ -1,0 +1,81 @@
+"""Rows that run-time offsets cut into segments: how a block finds the segment of a tile, and how tiles end within it.
+
+Tiles are numbered segment by segment, and in each in the rasterization order, so that those that share a matrix in L2
+follow each other. A block's tile numbers only rise: it goes on from the segment of its last tile. Rows that belong to
+no segment are one more behind the last, for which copies lie outside of the tensors and bring zeros.
+
+A tile's last rows may be another segment's. They are read, for a row's result depends on that row alone, and not
+stored: TMA stores whole tiles, and of others nothing, for it is sent beyond the tensor; threads store those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsopt.emit.expressions import Operand
+from wsopt.emit.functions import Function
+from wsopt.emit.instructions import when
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.stores import store_of_elements
+from wsopt.tensors.views import Output, Role
+
+_STATE = "segment, first_row, end_row, passed"
+"""What a block carries from tile to tile: a segment, its first row and its end, and the tiles that come before it."""
+
+_TILES = "(end_row - first_row + TILE_ROWS - 1) // TILE_ROWS"
+"""Tiles along a segment's rows."""
+
+
+def functions(plan: KernelPlan) -> Iterator[Function]:
+    """The functions that find segments; none where nothing cuts the rows."""
+    if plan.offsets is None:
+        return
+    known = ", ".join(plan.segment_arguments)
+    end = f"end_row = end_of(segment, first_row, {known})"
+    offset = plan.offsets.at({Role.SEGMENT: "segment"})
+    yield Function(
+        "end_of",
+        ("segment", "first_row", *plan.segment_arguments),
+        "# Where a segment's rows end: not before they begin, and not beyond the tensor, whatever the offsets are.\n"
+        f"end_row = gl.load({offset}, mask=segment < segments, other=row_extent)\n"
+        "return gl.maximum(gl.minimum(end_row, row_extent), first_row)",
+    )
+    yield Function(
+        "row_tiles_of",
+        plan.segment_arguments,
+        "# Tiles along the rows, those of rows that belong to no segment among them.\n"
+        "row_tiles = 0\n"
+        "first_row = 0\n"
+        "for segment in range(segments + 1):\n"
+        f"    {end}\n"
+        f"    row_tiles += {_TILES}\n"
+        "    first_row = end_row\n"
+        "return row_tiles",
+    )
+    yield Function(
+        "segment_of",
+        ("tile", *_STATE.split(", "), "column_tiles", *plan.segment_arguments),
+        "# The segment that a tile lies in, from that of an earlier tile on.\n"
+        f"tiles = {_TILES} * column_tiles\n"
+        "while tile >= passed + tiles:\n"
+        "    passed += tiles\n"
+        "    segment += 1\n"
+        "    first_row = end_row\n"
+        f"    {end}\n"
+        f"    tiles = {_TILES} * column_tiles\n"
+        f"return {_STATE}",
+    )
+
+
+def ragged_store(plan: KernelPlan, output: Output, operand: Operand) -> Iterator[str]:
+    """The store by threads of a subtile whose rows are not all its segment's; none where nothing cuts the rows."""
+    if output.name in plan.ragged:
+        store = store_of_elements(plan, plan.ragged[output.name], operand)
+        yield when("row + CONSUMER_ROWS > end_row", store)
+
+
+def stored_row(plan: KernelPlan) -> list[str]:
+    """The line with the row at which TMA stores a consumer's tile: beyond the tensor where threads do."""
+    if not plan.ragged:
+        return []
+    return ["stored_row = gl.where(row + CONSUMER_ROWS > end_row, row_extent, row)"]
