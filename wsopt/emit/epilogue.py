@@ -111,7 +111,7 @@ def epilogue(plan: KernelPlan) -> Function:
         lines.append(store_by_address(plan, argument, writer.operand(argument.of.value)))
     for output in after.tile_outputs:
         lines += stores(plan, output, writer.operand(output.value), "column")
-        lines += ragged_store(plan, output, writer.operand(output.value))
+        lines += ragged_store(plan, output)
     given = (f"{one}: gl.constexpr" if one in constants else one for one in _parameters(plan))
     return Function("epilogue", tuple(given), "\n".join(lines), frozenset(writer.called))
 

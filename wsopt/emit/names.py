@@ -187,7 +187,7 @@ SPLIT_WORDS = frozenset(
 SEGMENT_WORDS = frozenset(
     (
         *("segment", "segments", "first_row", "end_row", "passed", "copied_row", "stored_row"),
-        *("end_of", "row_tiles_of", "segment_of"),
+        *("end_of", "row_tiles_of", "segment_of", "RAGGED_LAYOUT", "staged_tile", "own_rows", "own_columns"),
     )
 )
 """Names that the text of a kernel takes for itself where offsets cut its rows (`segments.py`)."""

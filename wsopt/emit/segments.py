@@ -5,19 +5,23 @@ follow each other. A block's tile numbers only rise: it goes on from the segment
 no segment are one more behind the last, for which copies lie outside of the tensors and bring zeros.
 
 A tile's last rows may be another segment's. They are read, for a row's result depends on that row alone, and not
-stored: TMA stores whole tiles, and of others nothing, for it is sent beyond the tensor; threads store those.
+stored: TMA stores whole tiles, and of others nothing, for it is sent beyond the tensor; threads store those. They read
+them from where they were staged: a branch that read sums would have ptxas serialize the products (its C7514).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
 from wsopt.emit.instructions import when
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.stores import store_of_elements
+from wsopt.emit.tensors import tile_load, turned
 from wsopt.tensors.views import Output, Role
+
+LAYOUT = "RAGGED_LAYOUT"
+"""The constant of how threads store rows that TMA cannot, for those behind them are another segment's."""
 
 _STATE = "segment, first_row, end_row, passed"
 """What a block carries from tile to tile: a segment, its first row and its end, and the tiles that come before it."""
@@ -67,11 +71,29 @@ def functions(plan: KernelPlan) -> Iterator[Function]:
     )
 
 
-def ragged_store(plan: KernelPlan, output: Output, operand: Operand) -> Iterator[str]:
+def ragged_store(plan: KernelPlan, output: Output) -> Iterator[str]:
     """The store by threads of a subtile whose rows are not all its segment's; none where nothing cuts the rows."""
-    if output.name in plan.ragged:
-        store = store_of_elements(plan, plan.ragged[output.name], operand)
-        yield when("row + CONSUMER_ROWS > end_row", store)
+    if output.name not in plan.ragged:
+        return
+    staged = plan.staged.outputs[output.name]
+    rows, columns = (f"gl.SliceLayout({dim}, {LAYOUT})" for dim in (1, 0))
+    lines = [
+        f"staged_tile = {tile_load(staged.buffer, staged.box, Role.ROW, LAYOUT)}",
+        f"own_rows = row + gl.arange(0, CONSUMER_ROWS, layout={rows})",
+        f"own_columns = column + gl.arange(0, SUBTILE_COLUMNS, layout={columns})",
+        store_of_elements(plan, plan.ragged[output.name], "staged_tile", "own_"),
+    ]
+    yield when(f"row + CONSUMER_ROWS > {plan.row_end}", "\n".join(lines))
+
+
+def layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
+    """The constant with the layout in which threads store what they have staged: each warp row by row."""
+    if plan.ragged:
+        threads, warps = plan.verified.machine.threads_per_warp, plan.s.consumer_warps
+        text = f"gl.BlockedLayout([1, 1], [1, {threads}], [{warps}, 1], [1, 0])"
+        yield LAYOUT, text, "how threads store rows that TMA cannot"
+        if any(not output.box.swizzle and output.box.view.roles[0] is not Role.ROW for output in plan.staged.outputs.values()):
+            yield turned(LAYOUT), f"gl.BlockedLayout([1, 1], [{threads}, 1], [1, {warps}], [0, 1])", "the same, transposed"
 
 
 def stored_row(plan: KernelPlan) -> list[str]:
