@@ -75,7 +75,7 @@ def bounds_of(region: Region) -> Bounds:
     return Bounds(region.bounds, *extents, end, region.end is End.MASKS, region.full_rows)
 
 
-def _epilogue(region: Region, loop: Cut) -> Epilogue:
+def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:
     """The epilogue; empty where the loop stores tiles itself."""
     in_loop = not (region.contractions or region.running)
     sums = (v for v in loop.values if (v.space, v.id.kind, v.consumer) == (Space.TENSOR, ValueKind.SUM, 0))
@@ -91,6 +91,7 @@ def _epilogue(region: Region, loop: Cut) -> Epilogue:
         late=region.chained
         and any(source.spans != FULL and source.name not in region.choosing for source in region.sources),
         sum_bytes=sum(value.nbytes for value in sums),
+        ragged=grid.segments / grid.row_tiles,
     )
 
 
@@ -177,7 +178,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     grid = grid_of(region, s)
     rings, steps, held = steps_of(region, s, machine, grid.tiles)
     loop = cut(rings, steps, s)
-    after, whole = _epilogue(region, loop), whole_of(region)
+    after, whole = _epilogue(region, loop, grid), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = math.ceil(max(by_row) / s.splits) if by_row else _part_k_blocks(region, s)

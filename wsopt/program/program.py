@@ -202,7 +202,8 @@ class Epilogue:
     """The epilogue of a tile: `items`, which read `sources`, whole tiles and vectors, and `outputs`. Where the
     loop stores them itself there are no items. Vectors are `prefetched` at the loop's start; where each subtile loads
     some of its own they come `late`. `mix` are the instructions an element of a tile; those on rows or columns alone
-    are too few to count. `sum_bytes` are those of a consumer's sums that it reads from tensor memory.
+    are too few to count. `sum_bytes` are those of a consumer's sums that it reads from tensor memory. Of a share of
+    tiles, the `ragged` ones, threads store what they have staged, for their last rows are another segment's.
     """
 
     items: tuple[Item, ...]
@@ -212,6 +213,7 @@ class Epilogue:
     late: bool = False
     mix: InstructionMix = _NO_INSTRUCTIONS
     sum_bytes: int = 0
+    ragged: float = 0.0
 
     @property
     def full(self) -> tuple[Source, ...]:
