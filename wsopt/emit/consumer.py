@@ -89,8 +89,8 @@ class Consumer:
         vectors = [name for one in plan.read_vectors for name in one.arguments]
         parameters = [
             *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
-            *plan.stored, *plan.order_table, *(plan.offsets.arguments if plan.offsets else ()), *(splits.PARAMETERS if plan.split else ()),
-            *plan.sizes, "index: gl.constexpr",
+            *plan.stored, *plan.order_table, *(splits.PARAMETERS if plan.split else ()),
+            *(plan.offsets.arguments if plan.offsets else ()), *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
         step = self._first_step()
         begin = [*step, *self._first_slots()] if plan.in_loop else []

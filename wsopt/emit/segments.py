@@ -5,8 +5,8 @@ follow each other. A block's tile numbers only rise: it goes on from the segment
 no segment are one more behind the last, for which copies lie outside of the tensors and bring zeros.
 
 A tile's last rows may be another segment's. They are read, for a row's result depends on that row alone, and not
-stored: TMA stores whole tiles, and of others nothing, for it is sent beyond the tensor; threads store those. They read
-them from where they were staged: a branch that read sums would have ptxas serialize the products (its C7514).
+stored: TMA stores whole tiles, and of others nothing, for it is sent beyond the tensor; threads store those. Threads
+read them from where they were staged: a branch that read sums would have ptxas serialize the products (its C7514).
 """
 
 from __future__ import annotations
@@ -92,8 +92,10 @@ def layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
         threads, warps = plan.verified.machine.threads_per_warp, plan.s.consumer_warps
         text = f"gl.BlockedLayout([1, 1], [1, {threads}], [{warps}, 1], [1, 0])"
         yield LAYOUT, text, "how threads store rows that TMA cannot"
-        if any(not output.box.swizzle and output.box.view.roles[0] is not Role.ROW for output in plan.staged.outputs.values()):
-            yield turned(LAYOUT), f"gl.BlockedLayout([1, 1], [{threads}, 1], [1, {warps}], [0, 1])", "the same, transposed"
+        other = f"gl.BlockedLayout([1, 1], [{threads}, 1], [1, {warps}], [0, 1])"
+        boxes = (output.box for output in plan.staged.outputs.values())
+        if any(not box.swizzle and box.view.roles[0] is not Role.ROW for box in boxes):
+            yield turned(LAYOUT), other, "the same, transposed"
 
 
 def stored_row(plan: KernelPlan) -> list[str]:

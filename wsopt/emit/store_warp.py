@@ -26,7 +26,9 @@ def store_warp(plan: KernelPlan) -> Function:
         if awaited and awaited[0] >= 0:
             lines += _free(*awaited)
         box = plan.outputs[store.output]
-        place = coordinates(box, plan.place("stored_row" if plan.ragged else "row", plan.column(store.subtile)))
+        place = coordinates(
+            box, plan.place("stored_row" if plan.ragged else "row", plan.column(store.subtile))
+        )
         start = tma_store(box.descriptor, place, staged.place(store.buffer))
         lines += records.store_stamp(plan, number, Point.REACHED)
         lines.append(wait(f"staged.index({number})", "visit & 1"))

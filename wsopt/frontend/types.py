@@ -66,8 +66,8 @@ class Region:
     `bounds`, all of which have to hold, an element of the streamed axis adds nothing; a statement of
     `unmasked` is the other value of its pair where they hold. `end` says why nothing beyond the axis counts;
     with `full_rows` every row has an element within `bounds`, for a number was taken for minus infinity. A
-    `deterministic` one wants the same bits of a row whatever rows there are beside it. `offsets` say where the rows of
-    each segment end, if rows are cut into segments, each with matrices of its own.
+    `deterministic` one wants the same bits of a row whatever rows there are beside it. Where rows are cut into
+    segments, each with matrices of its own, `offsets` say where those of each end.
     """
 
     name: str

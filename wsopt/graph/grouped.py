@@ -1,8 +1,8 @@
 """Products of rows that offsets cut into groups, each with a matrix of its own: shapes, types, NumPy, offsets to try.
 
-Group g has the rows from `offsets[g - 1]` up to `offsets[g]`. An offset below zero or beyond the rows is their nearest
-end, and one below an offset before it is that one, so that its group is empty. The product is zero in rows behind the
-last offset, whatever the tensors hold.
+Group g has the rows from `offsets[g - 1]` up to `offsets[g]`. An offset below zero or beyond the rows is their
+nearest end, and one below an offset before it is that one, so that its group is empty. The product is zero in rows
+behind the last offset, whatever the tensors hold.
 """
 
 from __future__ import annotations

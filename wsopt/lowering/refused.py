@@ -130,8 +130,8 @@ def _segment_problems(region: Region) -> Iterator[str]:
     outer = [role for role in (Role.BATCH, Role.GROUP) if region.extent(role) > 1]
     if region.offsets and outer:
         yield (
-            f"graph {region.name}: offsets cut rows of several axes that do not lie together in every tensor; declare "
-            "every tensor with all rows as one axis"
+            f"graph {region.name}: offsets cut rows of several axes that do not lie together in every tensor; "
+            "declare every tensor with all rows as one axis"
         )
 
 

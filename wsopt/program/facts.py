@@ -244,8 +244,8 @@ class TileGrid:
     sides. Rasterization order: column by column within a `group` of tile rows. Each tile's sums are split `splits`
     ways along the streamed axis: all tiles' first parts come first, then their second ones.
 
-    Run-time offsets may cut the rows into `segments`, which tiles do not cross. How long those are nobody knows before
-    the kernel runs: they are counted as equally long ones, each with half a tile more than its rows take.
+    Run-time offsets may cut the rows into `segments`, which tiles do not cross. How long those are nobody knows
+    before the kernel runs: they are counted as equally long ones, each with half a tile more than its rows take.
     """
 
     batch: int
