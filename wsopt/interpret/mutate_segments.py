@@ -26,7 +26,8 @@ def _held_ends(source: Source) -> Iterator[Change]:
                 yield Change("unheld-end", f"no {callee(call)}", (Edit(call, kept),))
             if callee(call) == "gl.load":
                 mask, other = argument(call, 1, "mask"), argument(call, 2, "other")
-                assert mask is not None and other is not None, "there is no offset behind the last"
+                assert mask is not None, "there is no offset behind the last"
+                assert other is not None, "and rows that belong to no segment"
                 yield Change("offset-behind", "mask left out", (Edit(mask, "True"),))
                 yield Change("left-out", "rows of no segment left out", (Edit(other, "first_row"),))
 
