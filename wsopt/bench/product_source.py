@@ -22,7 +22,9 @@ def matmuls_source(graph: RawGraph) -> str:
     """
     products = [node for node in graph.nodes if node.op == "matmul"]
     if any(node.op == "grouped_matmul" for node in graph.nodes):
-        raise Inapplicable("cublas has no product of groups whose sizes are on the device; grouped_mm is torch's")
+        raise Inapplicable(
+            "cublas has no product of groups whose sizes are on the device; grouped_mm is torch's"
+        )
     if not products:
         raise Inapplicable("the graph has no matmul")
     body = []

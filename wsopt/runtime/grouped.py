@@ -28,12 +28,28 @@ def grouped_rows(graph: RawGraph) -> dict[str, int]:
     return found
 
 
-def drawn_offsets(shape: tuple[int, ...], rows: int, generator: torch.Generator, *, equal: bool) -> Tensor:
-    """Offsets of groups that have all rows together: equally many each, or drawn ones, some of which are empty."""
-    (count,), device = shape, generator.device
-    if equal:
-        found = torch.arange(1, count + 1, device=device) * rows // count
-    else:
-        found = torch.randint(0, rows + 1, shape, generator=generator, device=device).sort().values
-        found[-1] = rows
+def equal_offsets(shape: tuple[int, ...], rows: int, device: str) -> Tensor:
+    """Offsets of groups that have all rows, equally many each."""
+    (count,) = shape
+    return (torch.arange(1, count + 1, device=device) * rows // count).to(torch.int32)
+
+
+def drawn_offsets(shape: tuple[int, ...], rows: int, seed: int, generator: torch.Generator) -> Tensor:
+    """Offsets to try a kernel with. Kinds take turns from seed to seed: groups of any length, with all rows; some of
+    them empty, and rows that belong to none; offsets that go back and lie outside of the rows; groups of a few rows.
+    """
+
+    def drawn(first: int, last: int) -> Tensor:
+        return torch.randint(first, last + 1, shape, generator=generator, device=generator.device)
+
+    match seed % 4:
+        case 0:
+            found = drawn(0, rows).sort().values
+            found[-1] = rows
+        case 1:
+            found = drawn(0, rows).sort().values // 64 * 64
+        case 2:
+            found = drawn(-rows, 2 * rows)
+        case _:
+            found = drawn(0, 7).cumsum(0)
     return found.to(torch.int32)

@@ -8,19 +8,19 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from wsopt.runtime.grouped import drawn_offsets, grouped_rows
+from wsopt.runtime.grouped import drawn_offsets, equal_offsets, grouped_rows
 from wsopt.runtime.raw_graph import RawGraph, RawInput, compared_extents, gathered_extents
 from wsopt.runtime.torch_ops import F8_LARGEST, TORCH_DTYPES, cast_tensor
 
 
-def random_inputs(graph: RawGraph, seed: int, device: str) -> dict[str, Tensor]:
+def random_inputs(graph: RawGraph, seed: int, device: str, *, ragged: bool = False) -> dict[str, Tensor]:
     """Tensors for every input, the same for the same graph, seed and kind of device.
 
     Floats are standard normal; constants that a matmul contracts are divided by the square root of the
     contracted extent, so that products keep their size (not f8, whose range that would leave). Integers
     are -8..7, but lengths, which are compared with indices, 0 to the axis' extent, and indices places of their axis,
     each once if there are so many, for what is read twice would come from L2. Groups whose ends are offsets have
-    equally many rows where the seed is even, else some; bools are fair coins, i4 two to a byte.
+    equally many rows, as for a measurement, or are `ragged`; bools are fair coins, i4 two to a byte.
     """
     tensors, compared, gathered = {}, compared_extents(graph), gathered_extents(graph)
     grouped = grouped_rows(graph)
@@ -32,7 +32,12 @@ def random_inputs(graph: RawGraph, seed: int, device: str) -> dict[str, Tensor]:
         elif item.name in gathered:
             found = _places(item, gathered[item.name], generator, device)
         elif item.name in grouped:
-            found = drawn_offsets(item.shape, grouped[item.name], generator, equal=seed % 2 == 0)
+            rows = grouped[item.name]
+            found = (
+                drawn_offsets(item.shape, rows, seed, generator)
+                if ragged
+                else equal_offsets(item.shape, rows, device)
+            )
         else:
             found = _random(item, _scale(graph, item), generator, device)
         tensors[item.name] = _strided(found, item)
