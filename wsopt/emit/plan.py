@@ -319,9 +319,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     items = program.items
     read = frozenset(name for item in after.items for name in item.reads)
     wanted = read | {output.value for output in after.outputs}
-    offsets = program.offsets and ByAddress(
-        program.offsets, names("read:offsets", program.offsets.view.tensor)
-    )
+    cut = program.offsets
+    offsets = None if cut is None else ByAddress(cut, names("read:offsets", cut.view.tensor))
     counts = _counts(axes, ranged=ranged, columns=columns, k_blocks=not by_tile)
     counts = (*counts, *(_parts(s) if ranged else ()))
     sizes = [*counts, "row_extent", *(["column_extent"] if columns or not by_tile else [])]
