@@ -24,6 +24,7 @@ from wsopt.lowering.structures import structures
 from wsopt.machine import load_machine
 from wsopt.program.limits import Limit
 from wsopt.program.types import Structure
+from wsopt.report.text import segments_of
 
 ROWS, COLUMNS, DEPTH, GROUPS = 200, 80, 144, 4
 
@@ -194,6 +195,17 @@ def test_tiles_are_counted_with_half_a_tile_more_a_group() -> None:
     assert (
         region.compulsory_bytes == 2 * (ROWS * DEPTH + GROUPS * COLUMNS * DEPTH + ROWS * COLUMNS) + 4 * GROUPS
     )
+
+
+def test_the_report_says_how_groups_are_counted() -> None:
+    (line,) = segments_of(emitted("two consumers of a tile").verified.program)
+    assert line.startswith("groups     4 of rows, which end at offsets; counted as 4 tiles of rows")
+    assert segments_of(build(graph_of(dense), structure(), 96).verified.program) == []
+
+
+def dense(g: GraphBuilder) -> Symbol:
+    x, w = g.input("x", (ROWS, DEPTH), "bf16"), g.input("s", (COLUMNS, DEPTH), "bf16")
+    return g.cast(g.matmul(x, w, transpose_b=True), "bf16", name="y")
 
 
 def beside_a_product(g: GraphBuilder) -> Symbol:
