@@ -43,7 +43,7 @@ def region() -> Region:
 
 @pytest.fixture(scope="module", autouse=True)
 def fewer_structures() -> Iterator[None]:
-    """A sixth of the structures, the first among them: a whole pool takes its thousands, and seconds, at each call."""
+    """A sixth of the structures, the first among them: a whole pool takes seconds at each call."""
     every = select.structures
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(select, "structures", lambda *asked: itertools.islice(every(*asked), 0, None, 6))
