@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wsopt.emit import records, shares, splits, text
+from wsopt.emit import records, shares, splits, text, walk
 from wsopt.emit.channels import channels, instance
 from wsopt.emit.grid import place_of, tiles
 from wsopt.emit.instructions import when
@@ -120,27 +120,9 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
         return [_DEALT_TILES, text.block(located("gl.load(order_ptr + place)"))]
     if plan.offsets is not None:
         header = f"for tile in {_taken(plan, role, 'tiles')}:"
-        return [*_first_segment(plan), header, text.block(f"{_segment(plan)}\n{body}")]
+        return [*walk.first_segment(plan), header, text.block("\n".join([*walk.segment(plan), body]))]
     header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in {_taken(plan, role, 'tiles')}:"
     return [header, text.block(body if placeless else located("tile"))]
-
-
-def _first_segment(plan: KernelPlan) -> list[str]:
-    """The lines with the tiles of all segments, and the first segment, before which there are none."""
-    known = ", ".join(plan.segment_arguments)
-    return [
-        f"tiles = row_tiles_of({known}) * column_tiles",
-        *("segment = 0", "first_row = 0", f"end_row = end_of(0, 0, {known})", "passed = 0"),
-    ]
-
-
-def _segment(plan: KernelPlan) -> str:
-    """The lines with the segment that a tile lies in, and where in it."""
-    state, known = "segment, first_row, end_row, passed", ", ".join(plan.segment_arguments)
-    return (
-        f"{state} = segment_of(tile, {state}, column_tiles, {known})\n"
-        "row_tiles = (end_row - first_row + TILE_ROWS - 1) // TILE_ROWS\n" + place_of(plan, "tile - passed")
-    )
 
 
 def first_place(plan: KernelPlan) -> tuple[list[str], str]:

@@ -18,16 +18,11 @@ from wsopt.emit.instructions import when
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.stores import store_of_elements
 from wsopt.emit.tensors import tile_load, turned
+from wsopt.emit.walk import ROW_TILES, STATE
 from wsopt.tensors.views import Output, Role
 
 LAYOUT = "RAGGED_LAYOUT"
 """The constant of how threads store rows that TMA cannot, for those behind them are another segment's."""
-
-_STATE = "segment, first_row, end_row, passed"
-"""What a block carries from tile to tile: a segment, its first row and its end, and the tiles that come before it."""
-
-_TILES = "(end_row - first_row + TILE_ROWS - 1) // TILE_ROWS"
-"""Tiles along a segment's rows."""
 
 
 def functions(plan: KernelPlan) -> Iterator[Function]:
@@ -52,22 +47,22 @@ def functions(plan: KernelPlan) -> Iterator[Function]:
         "first_row = 0\n"
         "for segment in range(segments + 1):\n"
         f"    {end}\n"
-        f"    row_tiles += {_TILES}\n"
+        f"    row_tiles += {ROW_TILES}\n"
         "    first_row = end_row\n"
         "return row_tiles",
     )
     yield Function(
         "segment_of",
-        ("tile", *_STATE.split(", "), "column_tiles", *plan.segment_arguments),
+        ("tile", *STATE.split(", "), "column_tiles", *plan.segment_arguments),
         "# The segment that a tile lies in, from that of an earlier tile on.\n"
-        f"tiles = {_TILES} * column_tiles\n"
+        f"tiles = {ROW_TILES} * column_tiles\n"
         "while tile >= passed + tiles:\n"
         "    passed += tiles\n"
         "    segment += 1\n"
         "    first_row = end_row\n"
         f"    {end}\n"
-        f"    tiles = {_TILES} * column_tiles\n"
-        f"return {_STATE}",
+        f"    tiles = {ROW_TILES} * column_tiles\n"
+        f"return {STATE}",
     )
 
 
