@@ -41,7 +41,7 @@ class Limit(StrEnum):
     ALL_PROMOTED = "all products promoted, or none"
     EQUAL_SUBTILES = "equal epilogue subtiles"
     ONE_FACTOR = "one factor a row for partial sums"
-    SEGMENTS = "rows cut by offsets in persistent blocks"
+    SEGMENTS = "groups cut by offsets in persistent blocks"
 
 
 Lifted = frozenset[Limit]
