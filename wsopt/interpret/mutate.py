@@ -15,6 +15,7 @@ from itertools import combinations
 
 from wsopt.interpret.mutate_pages import PAGE_RULES
 from wsopt.interpret.mutate_ranges import RANGE_RULES
+from wsopt.interpret.mutate_segments import SEGMENT_RULES
 from wsopt.interpret.mutate_shares import SHARE_RULES
 from wsopt.interpret.mutate_splits import BARRIERS, SPLIT_RULES
 from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, bodies, callee, calls, statements
@@ -332,4 +333,5 @@ _RULES: tuple[Rule, ...] = (
     *SHARE_RULES,
     *RANGE_RULES,
     *PAGE_RULES,
+    *SEGMENT_RULES,
 )

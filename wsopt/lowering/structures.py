@@ -98,6 +98,7 @@ def _same_order(region: Region, s: Structure) -> bool:
     there is one column of tiles.
     """
     rows, columns = (region.extent(role(s.swap)) for role in (row_role, column_role))
+    rows = -(-rows // region.extent(Role.SEGMENT))
     return s.group > 1 and (s.group * s.tile_rows >= 2 * rows or s.columns >= columns)
 
 
@@ -253,7 +254,7 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     """
     target, warps = target_of(machine), _warps(machine)
     apart = region.beside or region.body or region.factor_sources
-    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not apart
+    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not (apart or region.offsets)
     row = 128 * 8 // region.operand_dtype.bits
     depths = (row // 2, row, 2 * row)  # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
@@ -280,10 +281,17 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                     tail, apart_by, early_release=early,
                 )  # fmt: skip
                 if _is_legal(region, machine, s):
-                    yield s
-                    yield from (replace(s, tail=0, splits=splits) for splits in _splits(region, s, machine))
-                    if _shares(region, s, machine):
-                        yield replace(s, tail=0, shares=True)
+                    parts = [replace(s, tail=0, splits=splits) for splits in _splits(region, s, machine)]
+                    parts += [replace(s, tail=0, shares=True)] if _shares(region, s, machine) else []
+                    yield from (one for one in (s, *parts) if _in_segments(region, one, lifted))
+
+
+def _in_segments(region: Region, s: Structure, lifted: Lifted) -> bool:
+    """Whether blocks can find their tiles where run-time offsets cut the rows, if these do.
+
+    emitter.v1: persistent blocks of whole tiles.
+    """
+    return region.offsets is None or Limit.SEGMENTS in lifted or (s.persistent and not s.parted)
 
 
 def _tiles(

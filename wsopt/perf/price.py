@@ -286,7 +286,7 @@ def dram_bytes(program: TileProgram, machine: Machine) -> int:
             continue
         reads = 1
         if not member.by_rows:
-            reads = math.ceil(grid.row_tiles / rows_at_once(program, machine))
+            reads = math.ceil(grid.alike_row_tiles / rows_at_once(program, machine))
         elif group > budget:
             reads = math.ceil(grid.column_tiles / 4)
         total += round(member.view.nbytes * (reads * again - 1))
@@ -304,7 +304,7 @@ def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = Fals
     (`waited_for`); all of them take power. Of tiles that are cut to equal shares each SM reads for itself.
     """
     grid = program.grid
-    height = min(grid.group, grid.row_tiles, machine.sms_per_gpc)
+    height = min(grid.group, grid.alike_row_tiles, machine.sms_per_gpc)
     across = machine.sms_per_gpc / height
     if waited_for:
         at_once = machine.sm_count / (height * grid.column_tiles)

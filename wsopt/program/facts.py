@@ -243,6 +243,9 @@ class TileGrid:
     """Tiles of `tile_rows` by `tile_columns` of `batch` matrices of `rows` by `columns`, along the accumulator's
     sides. Rasterization order: column by column within a `group` of tile rows. Each tile's sums are split `splits`
     ways along the streamed axis: all tiles' first parts come first, then their second ones.
+
+    Run-time offsets may cut the rows into `segments`, which tiles do not cross. How long those are nobody knows
+    before the kernel runs: they are counted as equally long ones, each with half a tile more than its rows take.
     """
 
     batch: int
@@ -252,11 +255,19 @@ class TileGrid:
     tile_columns: int
     group: int
     splits: int = 1
+    segments: int = 0
 
     @property
     def row_tiles(self) -> int:
         """Tiles along the rows."""
+        if self.segments:
+            return math.ceil(self.segments * max(1.0, self.rows / self.segments / self.tile_rows + 0.5))
         return math.ceil(self.rows / self.tile_rows)
+
+    @property
+    def alike_row_tiles(self) -> int:
+        """Tiles along the rows that read the same columns: all, or those of a segment."""
+        return math.ceil(self.row_tiles / max(1, self.segments))
 
     @property
     def column_tiles(self) -> int:
@@ -275,6 +286,8 @@ class TileGrid:
 
     def inside(self, tile: int) -> tuple[float, float]:
         """The shares of a tile's rows and columns that the tensors have, by its number in rasterization order."""
+        if self.segments:  # rows of another segment are read where a tile's own end
+            return 1.0, min(1.0, self.columns / (self.column_tiles * self.tile_columns))
         tile %= self.row_tiles * self.column_tiles
         first = tile // (self.group * self.column_tiles) * self.group
         height = min(self.row_tiles - first, self.group)

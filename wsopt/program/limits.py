@@ -41,6 +41,7 @@ class Limit(StrEnum):
     ALL_PROMOTED = "all products promoted, or none"
     EQUAL_SUBTILES = "equal epilogue subtiles"
     ONE_FACTOR = "one factor a row for partial sums"
+    SEGMENTS = "groups cut by offsets in persistent blocks"
 
 
 Lifted = frozenset[Limit]
@@ -349,6 +350,15 @@ RECORDS = (
         How.CHOICES,
         "Wider tiles are a choice there too. Their further factors have no price, so the gain is at most the figure.",
         ("lowering/structures.py:_has_factors",),
+    ),
+    Record(
+        Limit.SEGMENTS,
+        "Where run-time offsets cut the rows, blocks may not have one tile each, nor parts of tiles.",
+        "How many tiles there are is known when the kernel runs. A block goes on from one tile to the next, and from "
+        "segment to segment with it.",
+        How.CHOICES,
+        "Blocks of one tile, split sums and equal shares are structures there too.",
+        ("lowering/structures.py:_in_segments",),
     ),
 )
 """Every limit, in the order in which the documentation has them."""
