@@ -18,6 +18,7 @@ from wsopt.emit.source import covering_k_blocks
 from wsopt.errors import CheckError
 from wsopt.frontend.roles import graph_axes
 from wsopt.graph.agreement import Referee, expectations
+from wsopt.graph.grouped import OFFSET_KINDS, grouped_rows
 from wsopt.graph.lengths import KINDS, compared_extents
 from wsopt.graph.needed import needed
 from wsopt.graph.reference import evaluate, random_inputs
@@ -177,8 +178,10 @@ def _without_numbers(graph: Graph, verified: VerifiedSchedule) -> Iterator[Graph
 
 
 def input_draws(graph: Graph) -> int:
-    """How many draws of inputs the interleavings of a run go through: all kinds of lengths that come at run time."""
-    return KINDS if compared_extents(graph) else 1
+    """How many draws of inputs the interleavings of a run go through: all kinds of lengths, and of offsets of groups,
+    that come at run time.
+    """
+    return max(KINDS if compared_extents(graph) else 1, OFFSET_KINDS if grouped_rows(graph) else 1)
 
 
 def first_k_blocks(verified: VerifiedSchedule) -> int:

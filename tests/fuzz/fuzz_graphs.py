@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from fuzz_chains import DECODE, chain_graph
 from fuzz_draft import Draft
-from fuzz_products import normed_product_graph, product_graph, reduced_product_graph
+from fuzz_products import grouped_graph, normed_product_graph, product_graph, reduced_product_graph
 from fuzz_rows import row_graph, wrong_axis_graph
 from fuzz_steps import steps, store_some
 
@@ -95,6 +95,7 @@ FAMILIES: Mapping[str, tuple[float, Callable[[Draft], None]]] = {
     "family elementwise": (0.2, elementwise_graph),
     "family three products": (0.2, three_products_graph),
     "family dequantized": (0.2, dequantized_graph),
+    "family groups": (0.15, grouped_graph),
 }
 
 

@@ -92,6 +92,25 @@ def product_graph(d: Draft) -> None:
     store_some(d, found)
 
 
+def grouped_graph(d: Draft) -> None:
+    """One or two products of rows in groups, with an elementwise tree after them."""
+    dtype, groups = d.weighted({"bf16": 6, "f16": 2, "f8e4m3": 1}), d.pick((1, 2, 3, 5, 9))
+    m, n, k = d.extent(), d.extent(any_number=False), d.extent(any_number=False)
+    k = k if dtype != "f8e4m3" else -(-k // 16) * 16
+    x, offsets = d.tensor("x", (m, k), dtype), d.tensor("offsets", (groups,), "i32", plain=True)
+
+    def product() -> Symbol:
+        along = dtype == "f8e4m3" or d.chance(0.7)
+        shape = (groups, n, k) if along else (groups, k, n)
+        return d.g.grouped_matmul(x, d.tensor("w", shape, dtype, constant=True), offsets, transpose_b=along)
+
+    value = scaled(d, product(), k)
+    if d.chance(0.3):
+        d.mark("groups gated")
+        value = d.g.silu(value) * product()
+    store_some(d, steps(d, value, 3))
+
+
 def reduced(d: Draft, value: Symbol) -> Symbol:
     """A value with its rows reduced and put back: a softmax, a norm, or one written out."""
     g, columns = d.g, value.shape[-1]

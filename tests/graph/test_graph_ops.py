@@ -90,7 +90,7 @@ REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
     "logsumexp": lambda row: math.log(math.fsum(map(math.exp, row))),
 }
 OTHERS = {
-    *("matmul", "gelu", "cast", "logical_not", "where", "iota", "reshape", "transpose"),
+    *("matmul", "grouped_matmul", "gelu", "cast", "logical_not", "where", "iota", "reshape", "transpose"),
     *("slice", "concat", "pad", "gather", "softmax", "rms_norm", "layer_norm"),
     *("dequantize", "quantize", "quantize_scale"),
 }
@@ -413,7 +413,7 @@ def test_table_is_ordered_complete_and_documented() -> None:
     primitives = [name for name in OPS if name in PRIMITIVES]
     assert list(OPS)[: len(primitives) + 1] == [*primitives, "matmul"]
     assert primitives[:2] == ["add", "sub"]
-    assert len(OPS) == 54
+    assert len(OPS) == 55
     for name, spec in OPS.items():
         assert spec.name == name
         assert spec.doc.endswith(".")
@@ -422,7 +422,7 @@ def test_table_is_ordered_complete_and_documented() -> None:
 
 def test_cost_classes() -> None:
     by_class = {cost: {spec.name for spec in OPS.values() if spec.cost is cost} for cost in CostClass}
-    assert by_class[CostClass.CONTRACTION] == {"matmul"}
+    assert by_class[CostClass.CONTRACTION] == {"matmul", "grouped_matmul"}
     assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose", "slice", "concat", "pad", "gather"}
     assert by_class[CostClass.REDUCTION] == set(REDUCTIONS)
     scaled = {"dequantize", "quantize", "quantize_scale"}

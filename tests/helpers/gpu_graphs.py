@@ -50,6 +50,8 @@ def cases() -> Iterator[Any]:
     yield case("concat", [([4, 9], "f16"), ([4, 2], "f16"), ([4, 3], "f16")], "concat", ["i0", "i1", "i2"])
     yield case("pad", [([4, 9], "bf16")], "pad", ["i0"], low=[1, 0], high=[0, 2])
     yield case("gather", [([4, 9], "bf16"), ([3, 2], "i32")], "gather", ["i0", "i1"])
+    groups = [([9, 4], "bf16"), ([3, 5, 4], "bf16"), ([3], "i32")]
+    yield case("groups", groups, "grouped_matmul", ["i0", "i1", "i2"], transpose_b=True)
     yield case("gather inside", [([2, 4, 5], "f32"), ([3], "i32")], "gather", ["i0", "i1"], axis=1)
     for op in ("reduce_sum", "reduce_max", "reduce_min", "reduce_mean", "logsumexp"):
         yield case(op, [A], op, ["i0"], axis=-1, keepdims=True)

@@ -37,3 +37,28 @@ def compiled_by(python: str, sources: Sequence[str], architecture: str = "sm_90"
     )
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
+
+
+_IR = """
+import sys, tempfile
+from pathlib import Path
+from wsopt.codegen.aot_child import _triton_compile
+from wsopt.codegen.kernel_file import load_kernel_file
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "kernel.py"
+    path.write_text(sys.stdin.read())
+    print(_triton_compile(load_kernel_file(path), sys.argv[1]).asm["ttgir"])
+"""
+
+
+def ir_by(python: str, source: str, architecture: str = "sm_90") -> str:
+    """What the Triton of another Python, or of this one, makes of a kernel before LLVM (TTGIR)."""
+    done = subprocess.run(
+        [python, "-c", _IR, architecture],
+        input=source,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    return done.stdout

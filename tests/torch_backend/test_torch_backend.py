@@ -563,3 +563,23 @@ def test_the_report_tells_the_share_of_bytes() -> None:
     pointwise = 2 * 2 * 32 * 64
     assert (report.bytes_taken, report.bytes) == (product + pointwise, product + 2 * pointwise)
     assert "of the bytes that operations would move one by one" in str(report)
+
+
+# --- groups of rows -------------------------------------------------------------------------------------
+
+
+def test_products_of_groups_are_pieces_with_their_gate() -> None:
+    """Two products of one cut with the gate between them, and the one that reads it."""
+    gate, up = ((torch.randn(4, 64, 32) / 6).to(B) for _ in range(2))
+    down = (torch.randn(4, 32, 64) / 8).to(B)
+    ends = torch.tensor([10, 10, 30, 48], dtype=torch.int32)
+
+    def experts(x: Tensor, offsets: Tensor) -> Tensor:
+        opened = nn.functional.silu(torch._grouped_mm(x, gate.mT, offs=offsets))
+        return torch._grouped_mm(opened * torch._grouped_mm(x, up.mT, offs=offsets), down.mT, offs=offsets)
+
+    x = torch.randn(48, 32, dtype=B)
+    with torch.no_grad(), watching() as seen:
+        found = compiled(experts)(x, ends)
+        same(found, experts(x, ends))
+    assert sum(one.count("grouped_matmul") for one in pieces(seen)) == 3

@@ -41,6 +41,8 @@ X, Y, P = normal(4, 6), normal(4, 6, seed=1), positive(4, 6)
 ROW = normal(6, seed=2)
 LEFT, RIGHT = normal(4, 6, dtype=torch.bfloat16), normal(6, 8, dtype=torch.bfloat16)
 THREE, FOUR = normal(2, 4, 6, dtype=torch.bfloat16), normal(2, 6, 8, dtype=torch.bfloat16)
+GROUPED = normal(16, 32, dtype=torch.bfloat16), normal(3, 32, 64, dtype=torch.bfloat16)
+ENDS = torch.tensor([5, 5, 16], dtype=torch.int32)
 COINS, OTHERS = coins(4, 6), coins(4, 6, seed=1)
 INT = {"dtype": torch.int64, "layout": torch.strided, "device": torch.device("cpu")}
 
@@ -144,6 +146,7 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
         for scales in ((positive(1), positive(1)), (positive(16, 1), positive(1, 32)))
         for how in ({}, {"bias": normal(32, dtype=torch.bfloat16)}, {"use_fast_accum": True})
     ),
+    (aten._grouped_mm.default, (*GROUPED, ENDS), {}),
     (aten.mm.default, (LEFT, RIGHT), {}),
     (aten.bmm.default, (THREE, FOUR), {}),
     (aten.addmm.default, (normal(8, dtype=torch.bfloat16), LEFT, RIGHT), {}),

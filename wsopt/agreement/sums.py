@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from wsopt.agreement import scales
@@ -21,6 +22,8 @@ from wsopt.agreement.limits import (
 )
 from wsopt.agreement.rules import ELEMENTWISE, Rule, attribute, reciprocal_root, through
 from wsopt.primitives import FromTable
+
+_PRODUCTS = ("matmul", "grouped_matmul")
 
 _UNIFORM = 1 / math.sqrt(12)
 """Standard deviation of an error that is anywhere within a unit."""
@@ -68,6 +71,36 @@ def _matmul(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     if y.flip is not None:
         flip = added(flip, product(a.value if x.smooth is None else a.value + x.smooth, y.flip))
     return Errors(bounded, None, flip)
+
+
+def _grouped_matmul(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """Of each group's rows as of a product; rows of no group are zero, and exact."""
+    a, b, offsets = operands
+    rows, begin, found = len(a.value), 0, list[tuple[int, int, Errors]]()
+    for number, offset in enumerate(offsets.value.tolist()):
+        end = max(begin, min(offset, rows))
+        if end > begin:
+            part, matrix = _part(a, slice(begin, end)), _part(b, number)
+            own = replace(step, value=step.value[begin:end])
+            found.append((begin, end, _matmul(kit, own, (part, matrix))))
+        begin = end
+
+    def together(kind: Callable[[Errors], Array]) -> Array:
+        """One kind of the errors in all rows; None where no group has any."""
+        if all(kind(one) is None for _, _, one in found):
+            return None
+        whole = kit.xp.zeros_like(kit.real(step.value))
+        for first, last, one in found:
+            if kind(one) is not None:
+                whole[first:last] = kind(one)
+        return whole
+
+    return Errors(together(lambda e: e.bounded), together(lambda e: e.random), together(lambda e: e.flip))
+
+
+def _part(figure: Figure, place: slice | int) -> Figure:
+    """A part of an operand along its first axis."""
+    return replace(figure, value=figure.value[place], errors=figure.errors.each(lambda error: error[place]))
 
 
 def _side(kit: Kit, step: Step, operand: Figure, name: str) -> Figure:
@@ -240,6 +273,7 @@ RULES: Mapping[str, Rule] = FromTable(
     {
         **ELEMENTWISE,
         "matmul": _matmul,
+        "grouped_matmul": _grouped_matmul,
         "reduce_sum": _reduce_sum,
         "reduce_mean": _reduce_mean,
         "reduce_max": _extreme(1.0),
@@ -262,7 +296,7 @@ def coarse_nodes(
     `nodes` stand in order, each with `name`, `op` and `tensors`. What an exponential reads is no such node where
     one product feeds another, or rows are reduced without a product.
     """
-    chained = not any(node.op == "matmul" for node in nodes) or _chained(nodes)
+    chained = not any(node.op in _PRODUCTS for node in nodes) or _chained(nodes)
     fine = set(outputs)
     for node in reversed(nodes):
         if chained and node.op in ("softmax", "logsumexp", "exp", "exp2"):
@@ -278,8 +312,8 @@ def _chained(nodes: tuple[Any, ...]) -> bool:
     """Whether a product depends on another one."""
     behind: set[str] = set()
     for node in nodes:
-        if behind.intersection(node.tensors) or node.op == "matmul":
-            if node.op == "matmul" and behind.intersection(node.tensors):
+        if behind.intersection(node.tensors) or node.op in _PRODUCTS:
+            if node.op in _PRODUCTS and behind.intersection(node.tensors):
                 return True
             behind.add(node.name)
     return False

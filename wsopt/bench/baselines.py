@@ -19,7 +19,13 @@ from wsopt.bench.attention_source import (
     sdpa_source,
 )
 from wsopt.bench.eager_source import Inapplicable, Missing, eager_source
-from wsopt.bench.product_source import copy_source, matmuls_source, read_source, scaled_mm_source
+from wsopt.bench.product_source import (
+    copy_source,
+    grouped_mm_source,
+    matmuls_source,
+    read_source,
+    scaled_mm_source,
+)
 from wsopt.bench.raw_region import raw_region
 from wsopt.runtime.raw_graph import RawGraph
 from wsopt.runtime.torch_reference import compulsory_bytes, shapes
@@ -72,6 +78,8 @@ def build_baseline(name: str, graph: RawGraph, schedule: Mapping[str, Any] | Non
             return Baseline(name, source, call, complete=True)
         case "scaled_mm":
             return _plain(name, scaled_mm_source(graph))
+        case "grouped_mm":
+            return _plain(name, grouped_mm_source(graph))
         case "copy":
             _check_bound_by_bytes(schedule or {})
             source = copy_source(graph, compulsory_bytes(graph))

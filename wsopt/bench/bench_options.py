@@ -14,6 +14,7 @@ DEFAULT_BASELINES = (
     "eager",
     "inductor",
     "scaled_mm",
+    "grouped_mm",
     "sdpa_cudnn",
     "sdpa_flash",
     "flex",

@@ -31,10 +31,10 @@ compared once more.
   is of turns of 10 ms, which share a clock, so it compares cycles. The second, after the slash, is settled:
   each runs on, untimed, until it is at the clock that its own power leaves it. In brackets is the ratio of
   plain launches, host time included, where the others are of a CUDA graph.
-- `cublas` is the matrix products of the graph alone, `scaled_mm` torch's f8 product with its scales, `copy` a
-  copy that reads and writes as many bytes as the graph. `sdpa_cudnn`, `sdpa_flash`, `flex` and `flash_attn_4`
-  are an attention by SDPA's back ends, compiled FlexAttention and flash-attn-4, as far as these have its masks
-  and scores.
+- `cublas` is the matrix products of the graph alone, `scaled_mm` torch's f8 product with its scales, `grouped_mm`
+  torch's product of groups of rows, `copy` a copy that reads and writes as many bytes as the graph. `sdpa_cudnn`,
+  `sdpa_flash`, `flex` and `flash_attn_4` are an attention by SDPA's back ends, compiled FlexAttention and
+  flash-attn-4, as far as these have its masks and scores.
 """
 
 

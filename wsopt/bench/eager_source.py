@@ -100,6 +100,15 @@ def _product(graph: RawGraph, node: RawNode, bias: str | None) -> str:
     return f"torch.matmul({left}, {right})"
 
 
+def grouped_expression(graph: RawGraph, node: RawNode) -> str:
+    """A product of groups of rows, in torch. Raises Inapplicable for operands that torch cannot multiply."""
+    a, b, offsets = node.inputs
+    if {_dtype_of(graph, a), _dtype_of(graph, b)} != {"bf16"}:
+        raise Inapplicable(f"{node.name}: torch multiplies groups of bf16")
+    right = variable(b) + (".mT" if node.flag("transpose_b") else "")
+    return f"torch._grouped_mm({variable(a)}, {right}, offs={variable(offsets)})"
+
+
 def _check_product(graph: RawGraph, node: RawNode) -> None:
     dtypes = {_dtype_of(graph, item) for item in node.inputs}
     if dtypes & set(_F8):
@@ -152,6 +161,8 @@ def _expression(graph: RawGraph, node: RawNode) -> str:
     operands = [_operand(item) for item in node.inputs]
     if node.op == "matmul":
         return product_expression(graph, node)
+    if node.op == "grouped_matmul":
+        return grouped_expression(graph, node)
     if node.op.startswith("reduce_") or node.op == "logsumexp":
         axis, keep = int(node.attrs["axis"]), node.flag("keepdims")
         return f"{_CALLS[node.op]}({operands[0]}, dim={axis}, keepdim={keep})"

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import math
 
-from wsopt.bench.eager_source import TORCH_NAMES, Inapplicable, function_source, product_expression, variable
+from wsopt.bench.eager_source import (
+    TORCH_NAMES,
+    Inapplicable,
+    function_source,
+    grouped_expression,
+    product_expression,
+    variable,
+)
 from wsopt.runtime.raw_graph import Operand, RawGraph, RawInput, RawNode
 
 
@@ -14,6 +21,10 @@ def matmuls_source(graph: RawGraph) -> str:
     The function returns a tuple of the products. Raises Inapplicable if an operand is computed.
     """
     products = [node for node in graph.nodes if node.op == "matmul"]
+    if any(node.op == "grouped_matmul" for node in graph.nodes):
+        raise Inapplicable(
+            "cublas has no product of groups whose sizes are on the device; grouped_mm is torch's"
+        )
     if not products:
         raise Inapplicable("the graph has no matmul")
     body = []
@@ -50,6 +61,22 @@ def scaled_mm_source(graph: RawGraph) -> str:
         f"use_fast_accum={fast})"
     )
     return function_source(graph, [line], [cast.name], "scaled_mm")
+
+
+def grouped_mm_source(graph: RawGraph) -> str:
+    """A product of groups of rows and a cast, as `torch._grouped_mm` does them.
+
+    The function returns a tuple of the one output. Raises Inapplicable if the graph is anything else.
+    """
+    cast = graph.node(graph.outputs[0])
+    product = graph.node(cast.inputs[0]) if cast is not None and cast.op == "cast" else None
+    if len(graph.nodes) != 2 or product is None or product.op != "grouped_matmul":
+        raise Inapplicable("grouped_mm is one grouped product and a cast")
+    assert cast is not None, "the product is its operand"
+    if cast.attrs["dtype"] != "bf16":
+        raise Inapplicable("grouped_mm has results of bf16")
+    line = f"{variable(cast.name)} = {grouped_expression(graph, product)}"
+    return function_source(graph, [line], [cast.name], "grouped_mm")
 
 
 def copy_source(graph: RawGraph, nbytes: int) -> str:

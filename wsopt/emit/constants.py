@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import factors, pages, pairs, quantized, splits, tensor_sums, tensor_values
+from wsopt.emit import factors, pages, pairs, quantized, segments, splits, tensor_sums, tensor_values
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
@@ -94,6 +94,7 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
         yield pages.LAYOUT, "gl.BlockedLayout([1], [32], [1], [0])", "a K-block's places, of a thread each"
     if plan.sums_apart:
         yield from (tensor_values if plan.values_apart else tensor_sums).layouts(plan)
+    yield from segments.layouts(plan)
     if any(one.along_columns for one in plan.prefetched.values()):
         yield from layout_constants(s, machine)
 

@@ -90,7 +90,7 @@ class Consumer:
         parameters = [
             *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
             *plan.stored, *plan.order_table, *(splits.PARAMETERS if plan.split else ()),
-            *plan.sizes, "index: gl.constexpr",
+            *(plan.offsets.arguments if plan.offsets else ()), *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
         step = self._first_step()
         begin = [*step, *self._first_slots()] if plan.in_loop else []
@@ -99,7 +99,7 @@ class Consumer:
             begin += [f"{tensor_sums.counter(plan)} = 0"] if plan.sums_apart and plan.split else []
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
             # The kernel before may still use the workspace of this one.
-            early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split
+            early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split or plan.offsets
             begin += ["gdc_wait()"] if early else []
         ends = each_owed(plan, calls(plan)) if plan.owes_ends else []
         stored = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []

@@ -13,6 +13,7 @@ from wsopt.emit.instructions import arrive, expect, tma_load, wait, when
 from wsopt.emit.names import Names
 from wsopt.emit.operations import operand_of
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.segments import ragged_store, stored_row
 from wsopt.emit.stores import store_by_address, stores
 from wsopt.emit.sums import cut_to_subtiles, subtile_name
 from wsopt.emit.tensors import Box, coordinates, tile_load
@@ -38,6 +39,7 @@ def _parameters(plan: KernelPlan) -> list[str]:
         *(["staged", "freed"] if plan.stores_apart else []),
         *plan.stored,
         *(*plan.outer, "row", "column", "row_extent", "column_extent", "visit"),
+        *(["end_row"] if plan.offsets else []),
         *(["stream_extent"] if plan.counts_stream else []),
         "subtile",
         *(output.buffer for output in staged.outputs.values()),
@@ -90,6 +92,7 @@ def epilogue(plan: KernelPlan) -> Function:
     lines = [
         "rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SUBTILE_LAYOUT))",
         "columns = column + gl.arange(0, SUBTILE_COLUMNS, layout=gl.SliceLayout(0, SUBTILE_LAYOUT))",
+        *stored_row(plan),
         *_reads(plan, scope, known),
     ]
     writer = Arithmetic(
@@ -108,6 +111,7 @@ def epilogue(plan: KernelPlan) -> Function:
         lines.append(store_by_address(plan, argument, writer.operand(argument.of.value)))
     for output in after.tile_outputs:
         lines += stores(plan, output, writer.operand(output.value), "column")
+        lines += ragged_store(plan, output)
     given = (f"{one}: gl.constexpr" if one in constants else one for one in _parameters(plan))
     return Function("epilogue", tuple(given), "\n".join(lines), frozenset(writer.called))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wsopt.emit import records, shares, splits, text
+from wsopt.emit import records, shares, splits, text, walk
 from wsopt.emit.channels import channels, instance
 from wsopt.emit.grid import place_of, tiles
 from wsopt.emit.instructions import when
@@ -118,6 +118,9 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
         return [body if placeless and role is PartitionRole.MMA_WARP else located("gl.program_id(0)")]
     if plan.order_table:
         return [_DEALT_TILES, text.block(located("gl.load(order_ptr + place)"))]
+    if plan.offsets is not None:
+        header = f"for tile in {_taken(plan, role, 'tiles')}:"
+        return [*walk.first_segment(plan), header, text.block("\n".join([*walk.segment(plan), body]))]
     header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in {_taken(plan, role, 'tiles')}:"
     return [header, text.block(body if placeless else located("tile"))]
 

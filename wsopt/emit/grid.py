@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wsopt.emit.integers import Integer, named, product
 from wsopt.emit.plan import KernelPlan
-from wsopt.tensors.views import OUTER
+from wsopt.tensors.views import OUTER, Role
 
 
 def grid_parameters(plan: KernelPlan) -> list[str]:
@@ -15,9 +15,9 @@ def grid_parameters(plan: KernelPlan) -> list[str]:
 
 def tiles(plan: KernelPlan) -> Integer:
     """Tiles in all, from the tiles each way."""
-    outer = (plan.extent_names[role] for role in OUTER if role in plan.axes)
-    each_way = (name for name in ("row_tiles", "column_tiles") if name in plan.counts)
-    return product(map(named, (*outer, *each_way)))
+    outer = (plan.extent_names[role] for role in OUTER if role in plan.axes and role is not Role.SEGMENT)
+    columns = ["column_tiles"] if "column_tiles" in plan.counts else []
+    return product(map(named, (*outer, "row_tiles", *columns)))
 
 
 def place_of(plan: KernelPlan, tile: str) -> str:

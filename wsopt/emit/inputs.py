@@ -86,7 +86,7 @@ def _brought_to(plan: KernelPlan, consumer: int, rows: int, visit: str) -> str:
     empty, lines = f"({visit} & 1) ^ 1", list[str]()
     if _waits_for_stores(plan):
         lines.append(wait(_freed(instance("freed", consumer), plan), empty))
-    row = "row_tile * TILE_ROWS" + (f" + {rows} * CONSUMER_ROWS" if rows else "")
+    row = plan.tile_row() + (f" + {rows} * CONSUMER_ROWS" if rows else "")
     place = plan.place(row, "column_tile * TILE_COLUMNS + subtile * SUBTILE_COLUMNS")
     copies = list[str]()
     for box in plan.inputs.values():

@@ -42,7 +42,8 @@ _PARAMETERS = frozenset({"out", "unused"})
 
 def launcher_context(recipe: Recipe) -> dict[str, Any]:
     """Values for the launcher's template, by name."""
-    scope = Names(taken=set(_OWN_NAMES | (_WORKSPACE_NAMES if recipe.workspaces else frozenset())))
+    own = {name for name, _ in recipe.names}
+    scope = Names(taken=set(_OWN_NAMES | own | (_WORKSPACE_NAMES if recipe.workspaces else frozenset())))
     variables = {one.name: scope(one.name, one.name.lstrip("_") or "tensor") for one in recipe.tensors}
     plain, lists = replace(PYTHON, tensors=variables), _map_variables(recipe.maps)
     seen = dict[tuple[str, str], TensorMap]()

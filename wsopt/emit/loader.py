@@ -42,6 +42,7 @@ def loader(plan: KernelPlan, index: int) -> Function:
     scalars = [argument for name in loaded for argument in plan.vectors[name].arguments]
     rows = any(one.role is Role.ROW for one in chosen if one)
     sizes = (*sizes, *(["row_extent"] if rows and "row_extent" not in sizes else []))
+    sizes = (*sizes, *(name for name in plan.segment_arguments if name not in sizes))
     parameters = [*descriptors, *channels, *scalars, *plan.order_table, *sizes]
     numbered = plan.trace is not None or not plan.counts_slots
     counters = windows(ring.counter for ring in plan.loaders[index])
@@ -54,10 +55,19 @@ def loader(plan: KernelPlan, index: int) -> Function:
     begin, end = (["visit = 0"], ["visit += 1"]) if counts else ([], [])
     begin = [*first_step(numbered), *first_slots(counters), *begin, *_first_fills(plan, index), "gdc_wait()"]
     begin += _other_fills(plan, index)
-    body = write([*first, *filled, fills, *end])
+    body = write([*_copied_row(plan), *first, *filled, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
     called = {pages.PLACE_OF} if pages.apart(plan) else set[str]()
     return function(plan, role, parameters, begin, body, after, called=called, index=index)
+
+
+def _copied_row(plan: KernelPlan) -> list[str]:
+    """The line with the row from which a segment's are copied: beyond the tensor for those that belong to none, whose
+    matrix lies outside as well, so that they are multiplied zero by zero.
+    """
+    if plan.offsets is None:
+        return []
+    return ["copied_row = gl.where(segment < segments, first_row, row_extent)"]
 
 
 def _range_and_held(plan: KernelPlan, held: list[str]) -> list[str]:
@@ -177,7 +187,7 @@ def _copy(plan: KernelPlan, box: Box, consumer: int, barrier: str, buffer: str) 
 
 def _place(plan: KernelPlan, consumer: int) -> dict[Role, str]:
     """Expressions of the first place of a consumer's tile along the axes."""
-    row = "row_tile * TILE_ROWS" + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
+    row = plan.tile_row("copied_row") + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
     parts = "0"
     if plan.program.long_rows:
         parts = "part % ROW_PARTS * TILE_COLUMNS" if plan.outputs else PART_COLUMN

@@ -184,6 +184,15 @@ SPLIT_WORDS = frozenset(
 """Names that the text of a kernel takes for itself where its sums are split (`splits.py`, `shares.py`)."""
 
 
+SEGMENT_WORDS = frozenset(
+    (
+        *("segment", "segments", "first_row", "end_row", "passed", "copied_row", "stored_row"),
+        *("end_of", "row_tiles_of", "segment_of", "RAGGED_LAYOUT", "staged_tile", "own_rows", "own_columns"),
+    )
+)
+"""Names that the text of a kernel takes for itself where offsets cut its rows (`segments.py`)."""
+
+
 _DERIVED = re.compile(
     r".*_(desc|ptr|ring|held|depth|full|empty|input|staging|buffer|pending|loaded|stride|strides|extents|layout|slot|phase|before|after)",
     re.IGNORECASE,

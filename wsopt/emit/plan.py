@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.instructions import Slots
-from wsopt.emit.names import SPLIT_WORDS, Names
+from wsopt.emit.names import SEGMENT_WORDS, SPLIT_WORDS, Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.rings import NamedBoxes, Ring, loaders
 from wsopt.emit.staging import Staging, staging
@@ -53,7 +53,8 @@ class KernelPlan:
     extents, `order_table` the one that says which tiles a block takes. The epilogue reads the extent of the streamed
     axis if it `counts_stream`. `scalars` are the sources of the bounds' run-time scalars, each with its name in
     registers. Consumers with `own_k_blocks` look at some of their tile's alone.
-    With a `trace` the kernel has stamps (`stamps.py`).
+    Where run-time `offsets` cut the rows (`segments.py`), threads store the tiles that are not all one segment's of
+    `ragged` outputs, by name. With a `trace` the kernel has stamps (`stamps.py`).
     """
 
     verified: VerifiedSchedule
@@ -92,6 +93,22 @@ class KernelPlan:
     counts_stream: bool
     own_k_blocks: bool
     trace: Trace | None
+    offsets: ByAddress[Source] | None
+    ragged: Mapping[str, ByAddress[Output]]
+
+    @property
+    def segment_arguments(self) -> tuple[str, ...]:
+        """What the segment of a tile is found from, where offsets cut the rows."""
+        return () if self.offsets is None else (*self.offsets.arguments, "segments", "row_extent")
+
+    @property
+    def row_end(self) -> str:
+        """The end of the rows that a tile may store."""
+        return "row_extent" if self.offsets is None else "end_row"
+
+    def tile_row(self, first: str = "first_row") -> str:
+        """The first row of a tile; of a segment's that begins at `first`."""
+        return "row_tile * TILE_ROWS" if self.offsets is None else f"{first} + row_tile * TILE_ROWS"
 
     @property
     def computes(self) -> bool:
@@ -142,11 +159,13 @@ class KernelPlan:
 
     def fills_ahead(self, index: int) -> bool:
         """Whether a loading warp copies constants before the kernel before has ended: in loops of products that count
-        their slots on. A kernel with stamps does not, for its records are of whole tiles.
+        their slots on. A kernel with stamps does not, for its records are of whole tiles; nor one whose tiles lie
+        where offsets say that are read behind that end.
         """
         rings = self.loaders[index]
         by_block = self.columns and not self.loops_over_tiles
         plain = by_block and not self.recorded and all(ring.counter.kept for ring in rings)
+        plain = plain and self.offsets is None
         return plain and any(box.view.constant for ring in rings for box in ring.boxes)
 
     @property
@@ -227,7 +246,7 @@ class KernelPlan:
         """Arguments for a consumer's stores: addresses of row outputs, and descriptors where it starts the copies."""
         boxes = () if self.stores_apart else self.outputs.values()
         return [
-            *(a for row in self.outputs_by_address for a in row.arguments),
+            *(a for row in (*self.outputs_by_address, *self.ragged.values()) for a in row.arguments),
             *(box.descriptor for box in boxes),
         ]
 
@@ -240,6 +259,7 @@ class KernelPlan:
             Role.INNER: "inner_extent",
             Role.BATCH: "batches",
             Role.GROUP: "groups",
+            Role.SEGMENT: "segments",
         }
 
     def function_name(self, role: PartitionRole, index: int = 0) -> str:
@@ -257,12 +277,12 @@ class KernelPlan:
     def place(self, row: str, column: str) -> dict[Role, str]:
         """Expressions of a tile's place, by axis of the graph."""
         own = {row_role(self.s.swap): row, column_role(self.s.swap): column}
-        outer = {Role.BATCH: "batch", Role.GROUP: "group"}
+        outer = {Role.BATCH: "batch", Role.GROUP: "group", Role.SEGMENT: "segment"}
         return {**own, **outer, Role.STREAM: "k_block * TILE_DEPTH", Role.INNER: "0"}
 
     def first_places(self) -> list[str]:
         """Lines with the first row and column of a consumer's tile."""
-        row = "row_tile * TILE_ROWS" + ("" if self.s.at_once == 1 else " + index * CONSUMER_ROWS")
+        row = self.tile_row() + ("" if self.s.at_once == 1 else " + index * CONSUMER_ROWS")
         return [f"row = {row}", *(["column = column_tile * TILE_COLUMNS"] if self.columns else [])]
 
     def column(self, subtile: str | int) -> str:
@@ -279,6 +299,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     """The plan of a verified schedule's kernel; with a `trace`, of one with stamps."""
     program, buffers = verified.program, verified.schedule.buffers
     taken = (WORDS if trace else frozenset()) | (SPLIT_WORDS if program.structure.parted else frozenset())
+    taken |= SEGMENT_WORDS if program.offsets else frozenset()
     names = Names(subtiles=True, taken=set(taken))
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
     ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
@@ -298,6 +319,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     items = program.items
     read = frozenset(name for item in after.items for name in item.reads)
     wanted = read | {output.value for output in after.outputs}
+    cut = program.offsets
+    offsets = None if cut is None else ByAddress(cut, names("read:offsets", cut.view.tensor))
     counts = _counts(axes, ranged=ranged, columns=columns, k_blocks=not by_tile)
     counts = (*counts, *(_parts(s) if ranged else ()))
     sizes = [*counts, "row_extent", *(["column_extent"] if columns or not by_tile else [])]
@@ -329,6 +352,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         scalars={
             name: loop_name(names, vectors[name].of) for bound in program.bounds.every for name in bound.scalars
         },
+        offsets=offsets,
+        ragged={o.name: ByAddress(o, outputs[o.name].name) for o in after.tile_outputs} if offsets else {},
     )  # fmt: skip
 
 
@@ -357,7 +382,8 @@ def _counts(axes: tuple[Role, ...], *, ranged: bool, columns: bool, k_blocks: bo
     asked = {
         "groups": Role.GROUP in axes,
         "batches": not ranged and Role.BATCH in axes,
-        "row_tiles": True,
+        "row_tiles": Role.SEGMENT not in axes,
+        "segments": Role.SEGMENT in axes,
         "column_tiles": columns,
         "k_iterations": columns and k_blocks,
     }

@@ -59,6 +59,7 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
     # Every way in which an input is read: what the loop streams, then other sources; and whether TMA moves it.
     views = [(box.view, True) for box in plan.moved]
     views += [(source.view, source.name in plan.inputs) for source in after.sources]
+    views += [(plan.offsets.of.view, False)] if plan.offsets else []
     stored = [(output.view, output.name in plan.outputs) for output in after.outputs]
     checks = (check for view, copied in (*views, *stored) for check in view_checks(view, copied=copied))
     inputs = tuple(dict.fromkeys(view for view, _ in views))
@@ -111,7 +112,8 @@ def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
     those before it.
     """
     s = plan.s
-    yield "row_tiles", ceil_divide(_ROWS, s.tile_rows)
+    segments: Integer = named("segments") if plan.offsets else 0
+    yield "row_tiles", ceil_divide(_ROWS, s.tile_rows) + segments  # where offsets cut the rows, at most
     if "column_tiles" in plan.counts:
         yield "column_tiles", ceil_divide(_COLUMNS, s.columns)
     if "k_iterations" in plan.counts:
@@ -228,8 +230,10 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
     """The kernel's arguments in order: tensor maps, tensors passed by address, extents, the order of tiles."""
     yield from map(_tensor_map, (*plan.moved, *plan.inputs.values(), *plan.outputs.values()))
     by_address: list[ByAddress[Source] | ByAddress[Output]] = [
+        *([plan.offsets] if plan.offsets else []),
         *plan.vectors.values(),
         *plan.outputs_by_address,
+        *plan.ragged.values(),
     ]
     for one in by_address:
         view, steps = one.of.view, axis_strides(one.of.view)

@@ -6,7 +6,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import pairs, records, shares, splits, tensor_sums, tensor_values, text
+from wsopt.emit import pairs, records, segments, shares, splits, tensor_sums, tensor_values, text
 from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.combination import parts_of
@@ -76,6 +76,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
     s, schedule = plan.s, plan.verified.schedule
     target, parts = target_of(plan.verified.machine), parts_of(plan)
     written = [
+        *segments.functions(plan),
         *(loader(plan, number) for number in range(len(plan.loaders))),
         *([] if plan.loops_over_tiles else [epilogue(plan)]),
         *([_mma_warp(plan, consumer.operations)] if plan.sums_apart else []),

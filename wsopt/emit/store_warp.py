@@ -12,6 +12,7 @@ from wsopt.emit import records
 from wsopt.emit.functions import Function, function
 from wsopt.emit.instructions import arrive, store_wait, tma_store, wait
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.segments import stored_row
 from wsopt.emit.stamps import Point
 from wsopt.emit.tensors import coordinates
 from wsopt.schedule.types import PartitionRole
@@ -19,13 +20,15 @@ from wsopt.schedule.types import PartitionRole
 
 def store_warp(plan: KernelPlan) -> Function:
     """The function of a store warp."""
-    staged, stores, lines = plan.staged, plan.staged.plan, plan.first_places()
+    staged, stores, lines = plan.staged, plan.staged.plan, [*plan.first_places(), *stored_row(plan)]
     for number, store in enumerate(stores.stores):
         awaited = stores.awaited(number)
         if awaited and awaited[0] >= 0:
             lines += _free(*awaited)
         box = plan.outputs[store.output]
-        place = coordinates(box, plan.place("row", plan.column(store.subtile)))
+        place = coordinates(
+            box, plan.place("stored_row" if plan.ragged else "row", plan.column(store.subtile))
+        )
         start = tma_store(box.descriptor, place, staged.place(store.buffer))
         lines += records.store_stamp(plan, number, Point.REACHED)
         lines.append(wait(f"staged.index({number})", "visit & 1"))
@@ -37,14 +40,16 @@ def store_warp(plan: KernelPlan) -> Function:
         *(pool.name for pool in staged.pools.values()),
         *("staged", "freed"),
         *(box.descriptor for box in plan.outputs.values()),
-        *(name for name in plan.counts if name != "k_iterations"),
+        *(name for name in plan.counts if name not in ("k_iterations", *plan.segment_arguments)),
+        *plan.segment_arguments,
         "index: gl.constexpr",
     ]
     what = "# Starts what its consumer has staged, and tells it of the buffers that have been read."
     # The last store of a tile may still read its buffer when the warp is done with the tile.
     end = "tma.store_wait(0)" if not stores.left or stores.left[-1][1] > 0 else ""
     body = "\n".join([*lines, "visit += 1"])
-    return function(plan, PartitionRole.STORE_WARP, parameters, ["visit = 0", what], body, end)
+    begin = ["visit = 0", *(["gdc_wait()"] if plan.offsets else []), what]
+    return function(plan, PartitionRole.STORE_WARP, parameters, begin, body, end)
 
 
 def _free(number: int, pending: int) -> list[str]:

@@ -34,7 +34,7 @@ def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> I
     if plan.stores_apart:
         yield arrive(f"staged.index({number})")
     else:
-        place = coordinates(staged.box, plan.place("row", column))
+        place = coordinates(staged.box, plan.place("stored_row" if plan.ragged else "row", column))
         yield tma_store(staged.box.descriptor, place, staged.buffer)
 
 
@@ -58,12 +58,19 @@ def store_by_address(plan: KernelPlan, argument: ByAddress[Output], operand: Ope
     if argument.of.view.column_each > 1:
         return _group_store(argument, value)
     if argument.of.by_threads:
-        rows, columns = "gl.expand_dims(rows, 1)", "gl.expand_dims(columns, 0)"
-        # Beyond 2^31 elements an offset would not fit the type of the indices.
-        address = argument.at(plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)"))
-        return f"gl.store({address}, {value}, mask=({rows} < row_extent) & ({columns} < column_extent))"
+        return store_of_elements(plan, argument, value)
     address = argument.at(plan.place("rows", "columns"))
-    store = f"gl.store({address}, {value}, mask=rows < row_extent)"
+    store = f"gl.store({address}, {value}, mask=rows < {plan.row_end})"
     if plan.columns:
         return when("column == 0", store)
     return store if plan.s.subtiles == 1 else when("subtile == 0", store)
+
+
+def store_of_elements(plan: KernelPlan, argument: ByAddress[Output], value: str, own: str = "") -> str:
+    """The store by threads of a subtile's elements, as far as its rows and columns reach, whose numbers are called
+    that behind `own`.
+    """
+    rows, columns = f"gl.expand_dims({own}rows, 1)", f"gl.expand_dims({own}columns, 0)"
+    # Beyond 2^31 elements an offset would not fit the type of the indices.
+    address = argument.at(plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)"))
+    return f"gl.store({address}, {value}, mask=({rows} < {plan.row_end}) & ({columns} < column_extent))"

@@ -14,6 +14,7 @@ from wsopt.frontend.axes import Dim, RawView
 from wsopt.frontend.expand import OUTPUTS
 from wsopt.frontend.kinds import F8, Kind, producer
 from wsopt.frontend.merging import Layout, merge_views
+from wsopt.frontend.segments import offsets_use
 from wsopt.frontend.types import Contraction, Region
 from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Term, Value, reachable
 from wsopt.tensors.views import (
@@ -212,7 +213,8 @@ def assemble(draft: Draft) -> Region:
     raws = {f"out:{name}:{piece}": _output_view(draft, name, piece, value) for (name, piece), value in stored}
     uses = {value.label[0] + end for value in live.values() for end in _READS.get(value.primitive, ())}
     uses |= {raw.chosen[1] for use, raw in draft.raw.items() if use in uses and raw.chosen}
-    read = {use: raw for use, raw in draft.raw.items() if use in uses}
+    offsets = offsets_use(draft.axes)
+    read = {use: raw for use, raw in draft.raw.items() if use in uses or use == offsets}
     counted = {value.label for value in live.values() if value.primitive.startswith("iota_")}
     layout = merge_views(draft.axes, read | raws, counted)
     assembly = _Assembly(draft, live, layout)
@@ -261,4 +263,5 @@ def assemble(draft: Draft) -> Region:
         end=draft.end,
         full_rows=draft.full_rows,
         deterministic=graph.deterministic,
+        offsets=None if offsets is None else Source(offsets, layout.views[offsets], frozenset()),
     )

@@ -85,7 +85,7 @@ def reduces_rows(node: Node) -> bool:
 
 def matmul_dims(node: Node) -> tuple[tuple[int, int], tuple[int, int]]:
     """For each operand of a matmul its (outer, contracted) dimensions, counted from the end."""
-    left = (-1, -2) if node.attr("transpose_a", bool) else (-2, -1)
+    left = (-1, -2) if node.op == "matmul" and node.attr("transpose_a", bool) else (-2, -1)
     right = (-2, -1) if node.attr("transpose_b", bool) else (-1, -2)
     return left, right
 
@@ -155,7 +155,12 @@ def feeding(live: tuple[Node, ...], names: Iterable[str]) -> frozenset[str]:
 
 def is_matmul(node: Node) -> bool:
     """Whether a node is a product."""
-    return node.op == "matmul"
+    return node.op in ("matmul", "grouped_matmul")
+
+
+def is_grouped(node: Node) -> bool:
+    """Whether a node is a product of rows that offsets cut into groups."""
+    return node.op == "grouped_matmul"
 
 
 def chained_products(graph: Graph) -> tuple[str, ...]:

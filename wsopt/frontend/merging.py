@@ -93,7 +93,7 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
 
     What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is.
     """
-    outer = {Role.BATCH: 0, Role.GROUP: 1}
+    outer = {Role.BATCH: 0, Role.GROUP: 1, Role.SEGMENT: 0}
     ordered = sorted(dims, key=lambda dim: (outer.get(roles[dim.axis], 2), dim.stride > 0, -dim.stride))
     parts = tuple(dim.part for dim in ordered)
     return View(

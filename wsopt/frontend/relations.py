@@ -7,7 +7,17 @@ from collections.abc import Iterator, Sequence
 from wsopt.errors import LoweringError
 from wsopt.frontend import groups, remedies
 from wsopt.frontend.axes import Axes, Dim, regroup
-from wsopt.frontend.kinds import VIEWS, Kind, input_path, is_copied, is_pointwise, matmul_dims, producer
+from wsopt.frontend.kinds import (
+    VIEWS,
+    Kind,
+    input_path,
+    is_copied,
+    is_grouped,
+    is_matmul,
+    is_pointwise,
+    matmul_dims,
+    producer,
+)
 from wsopt.graph.infer import places
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
@@ -42,12 +52,15 @@ def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
     """The dimensions of a node and of its operands that go along one axis; an extent of one is broadcast."""
     uses = [axes.use(node, operand) for operand, name in enumerate(node.inputs) if isinstance(name, str)]
     cost, inner = OPS[node.op].cost, 0
-    if node.op == "matmul":
+    if is_matmul(node):
         (row, contracted), (column, other) = matmul_dims(node)
         yield (uses[0], contracted), (uses[1], other)
         yield (node.name, -2), (uses[0], row)
         yield (node.name, -1), (uses[1], column)
         inner = 2
+    if is_grouped(node):
+        yield (uses[1], 0), (uses[2], 0)
+        return
     if cost is CostClass.REDUCTION:
         use, axis = axes.reduced(node)
         kept = [dim for dim in range(len(axes.shapes[use])) if dim != axis]

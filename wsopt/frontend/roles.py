@@ -33,6 +33,7 @@ from wsopt.frontend.kinds import (
 from wsopt.frontend.pages import check_pages, own_gathers
 from wsopt.frontend.relations import relate_axes
 from wsopt.frontend.row_roles import assign_rows
+from wsopt.frontend.segments import assign_segments, check_segments
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tensors.views import K_BLOCK, Role
 
@@ -348,6 +349,7 @@ def graph_axes(graph: Graph) -> Axes:
     _check_slices(graph, matmuls)
     _check_joints(graph, kind)
     _check_gathers(graph, kind)
+    check_segments(graph, kind)
     sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)
@@ -364,4 +366,5 @@ def graph_axes(graph: Graph) -> Axes:
         check_pages(axes)
     else:
         _assign_products(axes, matmuls)
+        assign_segments(axes)
     return axes

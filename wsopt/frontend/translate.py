@@ -29,6 +29,7 @@ from wsopt.frontend.kinds import (
     paged,
 )
 from wsopt.frontend.pages import paged_operand
+from wsopt.frontend.segments import offsets_use
 from wsopt.frontend.values import Draft, Pool, Rule, Term
 from wsopt.graph.lengths import compared_extents
 from wsopt.graph.ops import OPS, CostClass
@@ -378,7 +379,7 @@ def _quantized(reader: _Reader, node: Node) -> Term:
 def _visit(reader: _Reader, node: Node) -> Term:
     """The value of a node."""
     match node.op:
-        case "matmul":
+        case "matmul" | "grouped_matmul":
             return _product(reader, node)
         case "iota":
             return _iota(reader, node)
@@ -436,6 +437,8 @@ def translate(axes: Axes) -> Draft:
     longest = max(axes.extent(role) for role in {*axes.roles.values()} & {Role.ROW, along})
     rules: Mapping[tuple[str, DType], Rule] = {} if as_written else SHORT_RULES if longest <= SHORT else RULES
     reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, exponents=as_written))
+    if offsets := offsets_use(axes):
+        reader.raw[offsets] = axes.raw_view(offsets)
     pages = paged(axes.graph) if axes.kind is Kind.CHAIN else ()
     for node in (node for node in axes.graph.nodes if node.name not in pages):
         if node.op in VIEWS and input_path(axes.graph, node.name):

@@ -39,6 +39,10 @@ class Contraction:
         return tuple(name for name in (self.left, self.rescale) if isinstance(name, str))
 
 
+_NOT_OF_ALL_ROWS = (Role.INNER, Role.SEGMENT)
+"""The axes along which no product has all rows: each row lies in one segment."""
+
+
 class End(StrEnum):
     """How a loop leaves out elements of K-blocks beyond the end of the streamed axis."""
 
@@ -62,7 +66,8 @@ class Region:
     `bounds`, all of which have to hold, an element of the streamed axis adds nothing; a statement of
     `unmasked` is the other value of its pair where they hold. `end` says why nothing beyond the axis counts;
     with `full_rows` every row has an element within `bounds`, for a number was taken for minus infinity. A
-    `deterministic` one wants the same bits of a row whatever rows there are beside it.
+    `deterministic` one wants the same bits of a row whatever rows there are beside it. Where rows are cut into
+    segments, each with matrices of its own, `offsets` say where those of each end.
     """
 
     name: str
@@ -81,6 +86,7 @@ class Region:
     full_rows: bool = False
     deterministic: bool = False
     running: tuple[Statement | Reduction, ...] = ()
+    offsets: Source | None = None
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""
@@ -173,7 +179,7 @@ class Region:
     def flops(self) -> int:
         """Multiplications and additions of the products, as if nothing were masked."""
         inner = self.extent(Role.INNER)
-        whole = math.prod(extent for role, extent in self.extents if role is not Role.INNER)
+        whole = math.prod(extent for role, extent in self.extents if role not in _NOT_OF_ALL_ROWS)
         columns = self.extent(Role.COLUMN)
         return 2 * sum(whole if c.spans == FULL else whole // columns * inner for c in self.contractions)
 
@@ -181,4 +187,5 @@ class Region:
     def compulsory_bytes(self) -> int:
         """Bytes that any kernel for this region moves: every tensor read or written once."""
         views = [*self._product_views, *(s.view for s in self.sources), *(o.view for o in self.outputs)]
+        views += [self.offsets.view] if self.offsets else []
         return sum({(view.tensor, view.cutouts, view.chosen): view.nbytes for view in views}.values())

@@ -15,13 +15,13 @@ LATER: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("scatter_add",), _OUTSIDE),
         **dict.fromkeys(("reduce_argmax", "cumsum"), _OUTSIDE),
-        "grouped_matmul": "give each group a graph of its own",
     }
 )
 """Operations that a later version has: what to do today."""
 
 _NAMES = {
     "matmul": "mm bmm dot gemm linear dense addmm",
+    "grouped_matmul": "grouped_mm grouped_gemm group_gemm ragged_dot",
     "reduce_sum": "sum",
     "reduce_mean": "mean",
     "reduce_max": "max amax",

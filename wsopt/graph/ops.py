@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from wsopt.graph import grouped, scales
 from wsopt.graph import infer as rule
 from wsopt.graph import meaning as value
-from wsopt.graph import scales
 from wsopt.graph.infer import Attrs, DTypeRule, OpFault, Shape, ShapeRule, Types
 from wsopt.graph.meaning import Array, Meaning
 from wsopt.graph.types import AttrValue, TensorType
@@ -181,6 +181,16 @@ _MATMUL = OpSpec(
         AttrSpec("accumulate", AttrKind.CHOICE, "f32", choices=("f32", "fast", "promoted")),
     ),
 )
+_GROUPED_MATMUL = OpSpec(
+    "grouped_matmul",
+    ("a", "b", "offsets"),
+    CostClass.CONTRACTION,
+    grouped.grouped_shape,
+    grouped.grouped_dtype,
+    grouped.grouped_matmul,
+    "The rows of a from offsets[g - 1] up to offsets[g] times matrix g of b; zeros in rows behind the last offset.",
+    tuple(attr for attr in _MATMUL.attrs if attr.name != "transpose_a"),
+)
 _CAST = OpSpec(
     "cast",
     ("x",),
@@ -314,6 +324,7 @@ _QUANTIZE_SCALE = OpSpec(
 
 _OTHERS: tuple[OpSpec, ...] = (
     _MATMUL,
+    _GROUPED_MATMUL,
     _real("pow", "a b", np.power, "a to the power b, in f32 for integers too."),
     _real("reciprocal", "x", np.reciprocal, "1 / x."),
     _real("tanh", "x", np.tanh, "The hyperbolic tangent of x."),

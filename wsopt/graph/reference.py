@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from wsopt.agreement.figures import unsigned
 from wsopt.graph.faults import Faults, hint, quote
+from wsopt.graph.grouped import grouped_rows, offsets_to_try
 from wsopt.graph.lengths import compared_extents, gathered_extents, indices_to_try, lengths_to_try
 from wsopt.graph.meaning import cast_array
 from wsopt.graph.ops import OPS
@@ -87,16 +88,19 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, Array]:
 
     Floats are standard normal; constants that a matmul contracts are divided by the square root of the
     contracted extent, so that products of layers keep their size (not f8, whose range that would leave).
-    Integers are -8..7, but for those that are compared with indices (`lengths_to_try`) or are indices themselves
-    (`indices_to_try`); bools are fair coins. Strides are the input's.
+    Integers are -8..7, but for those that are compared with indices (`lengths_to_try`), are indices themselves
+    (`indices_to_try`) or where groups of rows end (`offsets_to_try`); bools are fair coins. Strides are the input's.
     """
     compared, gathered, found = compared_extents(graph), gathered_extents(graph), dict[str, Array]()
+    grouped = grouped_rows(graph)
     for index, item in enumerate(graph.inputs):
         rng = np.random.default_rng([seed, index])
         if item.name in compared:
             values = lengths_to_try(item.type.shape, compared[item.name], seed, rng)
         elif item.name in gathered:
             values = indices_to_try(item.type.shape, gathered[item.name], rng)
+        elif item.name in grouped:
+            values = offsets_to_try(item.type.shape, grouped[item.name], seed, rng)
         else:
             values = _random_array(item.type, rng, _scale(graph, item))
         found[item.name] = _placed(values, item.strides)
@@ -130,9 +134,10 @@ def _scale(graph: Graph, item: Input) -> float:
     if not item.constant or item.type.dtype.bits < 16:
         return 1.0
     for node in graph.consumers(item.name):
-        if node.op == "matmul":
+        if node.op in ("matmul", "grouped_matmul"):
             side = "transpose_a" if node.inputs[0] == item.name else "transpose_b"
-            is_last: bool = node.attr(side, bool) == (side == "transpose_b")
+            turned = side in dict(node.attrs) and node.attr(side, bool)
+            is_last: bool = turned == (side == "transpose_b")
             return 1.0 / math.sqrt(item.type.shape[-1 if is_last else -2])
     return 1.0
 

@@ -64,7 +64,8 @@ def grid_of(region: Region, s: Structure) -> TileGrid:
     rows, columns = region.extent(row_role(s.swap)), region.extent(column_role(s.swap))
     # One column of tiles is taken down its rows whatever the group.
     group = s.group if s.columns < columns else -(-rows // s.tile_rows)
-    return TileGrid(batch, rows, columns, s.tile_rows, s.columns, group, s.splits, s.blocks)
+    segments = region.extent(Role.SEGMENT) if region.offsets else 0
+    return TileGrid(batch, rows, columns, s.tile_rows, s.columns, group, s.splits, segments, s.blocks)
 
 
 def bounds_of(region: Region) -> Bounds:
@@ -74,7 +75,7 @@ def bounds_of(region: Region) -> Bounds:
     return Bounds(region.bounds, *extents, end, region.end is End.MASKS, region.full_rows)
 
 
-def _epilogue(region: Region, loop: Cut) -> Epilogue:
+def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:
     """The epilogue; empty where the loop stores tiles itself."""
     in_loop = not (region.contractions or region.running)
     sums = (v for v in loop.values if (v.space, v.id.kind, v.consumer) == (Space.TENSOR, ValueKind.SUM, 0))
@@ -90,6 +91,7 @@ def _epilogue(region: Region, loop: Cut) -> Epilogue:
         late=region.chained
         and any(source.spans != FULL and source.name not in region.choosing for source in region.sources),
         sum_bytes=sum(value.nbytes for value in sums),
+        ragged=grid.segments / grid.row_tiles,
     )
 
 
@@ -176,7 +178,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     grid = grid_of(region, s)
     rings, steps, held = steps_of(region, s, machine, grid.tiles)
     loop = cut(rings, steps, s)
-    after, whole = _epilogue(region, loop), whole_of(region)
+    after, whole = _epilogue(region, loop, grid), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = math.ceil(max(by_row) / s.splits) if by_row else _part_k_blocks(region, s)
@@ -216,6 +218,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         sum_sets=tuple(sets),
         long_rows=bool(region.running),
         lazy=lazy_rows(region) if s.lazy else None,
+        offsets=region.offsets,
     )
 
 

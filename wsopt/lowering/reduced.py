@@ -38,6 +38,9 @@ _FAR = 6144
 step of the reference.
 """
 
+_SEGMENTS = 5
+"""Segments of rows: enough for empty ones, one smaller than a tile, and one behind them."""
+
 _BATCHES, _SHARED_BATCHES = 2, 4
 """Batch elements at most; with equal shares of K-blocks, of which a block that takes all tiles has no parts, as many
 as go round what it holds for a tile.
@@ -121,7 +124,7 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
     rows = math.ceil((2 * s.tile_rows + s.rows // 2) / ALIGNMENT) * ALIGNMENT
     columns = math.ceil((2 * s.columns + s.columns // 4) / ALIGNMENT) * ALIGNMENT
     rest = (s.tail or s.depth) * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST
-    targets = {row: rows + ALIGNMENT // 2 * (not s.swap), column: columns}
+    targets = {row: rows + ALIGNMENT // 2 * (not s.swap), column: columns, Role.SEGMENT: _SEGMENTS}
     whole = _fragment(axes)
     targets[Role.STREAM] = math.ceil(((k_iterations - 1) * s.depth + rest) / whole) * whole
     if axes.kind is Kind.PRODUCTS and axes.batches:

@@ -23,6 +23,7 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
     yield from _target_problems(region, machine)
     yield from _loop_problems(region, machine)
     yield from _page_problems(region)
+    yield from _segment_problems(region)
     if not region.contractions:
         yield from _row_problems(region)
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
@@ -54,15 +55,17 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
 def _target_problems(region: Region, machine: Machine) -> Iterator[str]:
     """What the machine's target has no implementation of yet."""
     target = target_of(machine)
+    registers = target.sums is Sums.REGISTERS
     reduces = bool(region.contractions) and (region.beside or region.whole_rows)
     values, rows = LoopKind.VALUES in target.loops, LoopKind.ROWS in target.loops
-    apart = target.transforms or target.sums is Sums.REGISTERS
+    apart = target.transforms or registers
     needs = {
         "a loop that computes values between products": (region.chained, values),
         "products of operands that the loop computes": (region.body and not region.chained, apart),
         "rows that stream without products": (not region.contractions, rows),
         "reductions of an operand's or of an output's rows": (reduces, target.reduces),
         "sums that are promoted to f32 registers as they grow": (promotes(region, machine), target.promotes),
+        "rows that offsets cut into groups": (region.offsets is not None, registers),
     }
     yield from (
         f"graph {region.name}: kernels for {target.title} ({target.architecture}) are written for products with "
@@ -120,6 +123,16 @@ def _page_problems(region: Region) -> Iterator[str]:
                 f"tensor {view.tensor}: it lies in pages of {view.page} elements of the streamed axis, of which a "
                 f"K-block has no whole number and is no whole part; take pages of {rows}a multiple of {DEPTHS[0]}"
             )
+
+
+def _segment_problems(region: Region) -> Iterator[str]:
+    """Rows that offsets cut which are more than one axis in memory."""
+    outer = [role for role in (Role.BATCH, Role.GROUP) if region.extent(role) > 1]
+    if region.offsets and outer:
+        yield (
+            f"graph {region.name}: offsets cut rows of several axes that do not lie together in every tensor; "
+            "declare every tensor with all rows as one axis"
+        )
 
 
 def _row_problems(region: Region) -> Iterator[str]:

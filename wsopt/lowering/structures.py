@@ -100,6 +100,7 @@ def _same_order(region: Region, s: Structure) -> bool:
     there is one column of tiles.
     """
     rows, columns = (region.extent(role(s.swap)) for role in (row_role, column_role))
+    rows = -(-rows // region.extent(Role.SEGMENT))
     return s.group > 1 and (s.group * s.tile_rows >= 2 * rows or s.columns >= columns)
 
 
@@ -257,7 +258,7 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     """
     target, warps = target_of(machine), _warps(machine)
     apart = region.beside or region.body or region.factor_sources
-    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not apart
+    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not (apart or region.offsets)
     row = 128 * 8 // region.operand_dtype.bits
     depths = (row // 2, row, 2 * row)  # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
@@ -284,12 +285,19 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                     tail, apart_by, early_release=early,
                 )  # fmt: skip
                 if _is_legal(region, machine, s):
-                    yield s
-                    yield from (replace(s, tail=0, splits=splits) for splits in _splits(region, s, machine))
-                    if _shares(region, s, machine):
-                        yield replace(s, tail=0, shares=True)
+                    parts = [replace(s, tail=0, splits=splits) for splits in _splits(region, s, machine)]
+                    parts += [replace(s, tail=0, shares=True)] if _shares(region, s, machine) else []
                     if _paired(region, s, machine) and not _same_order(region, replace(s, paired=True)):
-                        yield replace(s, tail=0, paired=True)
+                        parts.append(replace(s, tail=0, paired=True))
+                    yield from (one for one in (s, *parts) if _in_segments(region, one, lifted))
+
+
+def _in_segments(region: Region, s: Structure, lifted: Lifted) -> bool:
+    """Whether blocks can find their tiles where run-time offsets cut the rows, if these do.
+
+    emitter.v1: persistent blocks of whole tiles.
+    """
+    return region.offsets is None or Limit.SEGMENTS in lifted or (s.persistent and not s.parted)
 
 
 def writes_pairs(machine: Machine) -> bool:
@@ -302,11 +310,13 @@ def _paired(region: Region, s: Structure, machine: Machine) -> bool:
     """Whether two blocks may work on one tile, with products of both: where their Triton can write it, and the other
     one has rows.
 
-    emitter.v1: in persistent loops of products alone, whose epilogues store by TMA, and operands keep their sides.
+    emitter.v1: in persistent loops of products alone, whose epilogues store by TMA, where operands keep their sides
+    and no run-time offsets cut the rows.
     """
     if not writes_pairs(machine):
         return False
-    plain = not (region.beside or region.body or region.factor_sources) and s.persistent and not s.swap
+    plain = not (region.beside or region.body or region.factor_sources or region.offsets)
+    plain = plain and s.persistent and not s.swap
     by_tma = all(output.is_tile for output in region.outputs)
     return plain and by_tma and region.extent(row_role(s.swap)) > s.tile_rows
 

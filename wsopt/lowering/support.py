@@ -135,6 +135,13 @@ def _at_indices(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
             yield g.cast(g.mul(result, 2.0), "bf16")
 
 
+def _by_groups(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
+    x, w = g.input("x", (_ROWS, 64), "bf16"), g.input("w", (4, 64, _COLUMNS), "bf16")
+    for result in _results(g, spec, [x, w, g.input("i", (4,), "i32")]):
+        if result.shape == (_ROWS, _COLUMNS):
+            yield g.cast(result, "bf16")
+
+
 def _fits(result: Symbol, tensor: Symbol) -> bool:
     """Whether a result broadcasts to a tensor."""
     padded = (1,) * (len(tensor.shape) - len(result.shape)) + result.shape
@@ -149,5 +156,6 @@ _PLACES: tuple[Place, ...] = (
     _alone,
     _itself,
     _at_indices,
+    _by_groups,
 )
 """Where an operation may stand."""

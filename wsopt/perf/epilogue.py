@@ -80,6 +80,9 @@ def _cycles(after: Epilogue, s: Structure, machine: Machine, contention: int, ar
     by_threads = sum(output.by_threads for output in after.outputs)
     lines = s.rows * s.subtile_columns / machine.threads_per_warp * _ROWS_OF_A_MATRIX
     subtile += by_threads * contention * lines * _CYCLES_OF_A_LINE
+    # Threads store a row's elements one by one, a warp neighbours of one row.
+    staged = s.rows * s.subtile_columns / machine.threads_per_warp * len(after.tile_outputs)
+    subtile += after.ragged * contention * staged * _CYCLES_OF_A_LINE
     starts = (machine.tile_start[f"row_{i.kind}"] for i in after.items if isinstance(i, Reduction))
     once += latency.mma_latency + s.rows / TILE_ROWS * sum(starts)
     return math.ceil(arithmetic + s.subtiles * subtile + once)

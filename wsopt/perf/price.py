@@ -289,7 +289,7 @@ def dram_bytes(program: TileProgram, machine: Machine) -> int:
             continue
         reads = 1
         if not member.by_rows:
-            reads = math.ceil(grid.row_tiles / rows_at_once(program, machine))
+            reads = math.ceil(grid.alike_row_tiles / rows_at_once(program, machine))
         elif group > budget:
             reads = math.ceil(grid.column_tiles / 4)
         total += round(member.view.nbytes * (reads * again - 1))
@@ -308,7 +308,7 @@ def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = Fals
     of a pair, which are of one GPC, read other halves of their columns.
     """
     grid, each = program.grid, program.grid.blocks
-    height = min(grid.group, grid.row_tiles, machine.sms_per_gpc // each)
+    height = min(grid.group, grid.alike_row_tiles, machine.sms_per_gpc // each)
     across = machine.sms_per_gpc / each / height
     if waited_for:
         at_once = machine.sm_count / each / (height * grid.column_tiles)

@@ -248,8 +248,11 @@ class Whole:
 class TileGrid:
     """Tiles of `tile_rows` by `tile_columns` of `batch` matrices of `rows` by `columns`, along the accumulator's
     sides. Rasterization order: column by column within a `group` of tile rows. Each tile's sums are split `splits`
-    ways along the streamed axis: all tiles' first parts come first, then their second ones. So many `blocks` work on
-    each together.
+    ways along the streamed axis: all tiles' first parts come first, then their second ones.
+    So many `blocks` work on each together.
+
+    Run-time offsets may cut the rows into `segments`, which tiles do not cross. How long those are nobody knows
+    before the kernel runs: they are counted as equally long ones, each with half a tile more than its rows take.
     """
 
     batch: int
@@ -259,12 +262,20 @@ class TileGrid:
     tile_columns: int
     group: int
     splits: int = 1
+    segments: int = 0
     blocks: int = 1
 
     @property
     def row_tiles(self) -> int:
         """Tiles along the rows."""
+        if self.segments:
+            return math.ceil(self.segments * max(1.0, self.rows / self.segments / self.tile_rows + 0.5))
         return math.ceil(self.rows / self.tile_rows)
+
+    @property
+    def alike_row_tiles(self) -> int:
+        """Tiles along the rows that read the same columns: all, or those of a segment."""
+        return math.ceil(self.row_tiles / max(1, self.segments))
 
     @property
     def column_tiles(self) -> int:
@@ -285,6 +296,8 @@ class TileGrid:
         """The shares of a tile's rows and columns that the tensors have, by its number in rasterization order among
         what blocks take.
         """
+        if self.segments:  # rows of another segment are read where a tile's own end
+            return 1.0, min(1.0, self.columns / (self.column_tiles * self.tile_columns))
         tile = tile // self.blocks % (self.row_tiles * self.column_tiles)
         first = tile // (self.group * self.column_tiles) * self.group
         height = min(self.row_tiles - first, self.group)

@@ -42,6 +42,7 @@ class Limit(StrEnum):
     ALL_PROMOTED = "all products promoted, or none"
     EQUAL_SUBTILES = "equal epilogue subtiles"
     ONE_FACTOR = "one factor a row for partial sums"
+    SEGMENTS = "groups cut by offsets in persistent blocks"
 
 
 Lifted = frozenset[Limit]
@@ -221,8 +222,8 @@ RECORDS = (
     Record(
         Limit.PAIRS,
         "Two blocks do not work on one tile where a loop computes values or reduces rows beside its products, where "
-        "blocks have one tile, where operands change sides or sums are split, or where threads store outputs by "
-        "address.",
+        "blocks have one tile, where operands change sides, sums are split or run-time offsets cut the rows, or "
+        "where threads store outputs by address.",
         "Of what lies in registers each block of a pair has its rows, and what the roles of such loops hand to each "
         "other is not divided so yet.",
         How.CHOICES,
@@ -360,6 +361,15 @@ RECORDS = (
         How.CHOICES,
         "Wider tiles are a choice there too. Their further factors have no price, so the gain is at most the figure.",
         ("lowering/structures.py:_has_factors",),
+    ),
+    Record(
+        Limit.SEGMENTS,
+        "Where run-time offsets cut the rows, blocks may not have one tile each, nor parts of tiles.",
+        "How many tiles there are is known when the kernel runs. A block goes on from one tile to the next, and from "
+        "segment to segment with it.",
+        How.CHOICES,
+        "Blocks of one tile, split sums and equal shares are structures there too.",
+        ("lowering/structures.py:_in_segments",),
     ),
 )
 """Every limit, in the order in which the documentation has them."""

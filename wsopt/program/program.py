@@ -203,7 +203,8 @@ class Epilogue:
     """The epilogue of a tile: `items`, which read `sources`, whole tiles and vectors, and `outputs`. Where the
     loop stores them itself there are no items. Vectors are `prefetched` at the loop's start; where each subtile loads
     some of its own they come `late`. `mix` are the instructions an element of a tile; those on rows or columns alone
-    are too few to count. `sum_bytes` are those of a consumer's sums that it reads from tensor memory.
+    are too few to count. `sum_bytes` are those of a consumer's sums that it reads from tensor memory. Of a share of
+    tiles, the `ragged` ones, threads store what they have staged, for their last rows are another segment's.
     """
 
     items: tuple[Item, ...]
@@ -213,6 +214,7 @@ class Epilogue:
     late: bool = False
     mix: InstructionMix = _NO_INSTRUCTIONS
     sum_bytes: int = 0
+    ragged: float = 0.0
 
     @property
     def full(self) -> tuple[Source, ...]:
@@ -267,7 +269,8 @@ class TileProgram:
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
     where they hold. `streamed` are the sources that the loop's items read from rings. `sum_sets` is how many sets of
     sums a block may keep. With `long_rows` tiles are
-    parts of rows that no SM holds, which a block takes one after the other, and what follows them comes `after`.
+    parts of rows that no SM holds, which a block takes one after the other, and what follows them comes `after`. With
+    `offsets` rows are cut into segments when the kernel runs, and a tile lies in one of them.
     `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
     model does without, and no schedule is emitted. A `lazy` loop's rows may keep their maximum.
     """
@@ -305,6 +308,7 @@ class TileProgram:
     lifted: Lifted = frozenset()
     long_rows: bool = False
     lazy: Lazy | None = None
+    offsets: Source | None = None
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""

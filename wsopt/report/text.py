@@ -40,6 +40,7 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
         f"intensity  {_intensity(verified)}",
         *at_run_time(program),
         *pages_of(program),
+        *segments_of(program),
     ]
     return [part for line in lines for part in wrapped(line, width, hang=" " * 11)]
 
@@ -81,6 +82,17 @@ def pages_of(program: TileProgram) -> list[str]:
         where = f"at places of {clean(sources[chosen.source])}"
         told.append(f"pages      {clean(member.view.tensor)}: {page} elements, {share}, {where}")
     return told
+
+
+def segments_of(program: TileProgram) -> list[str]:
+    """How many groups run-time offsets cut the rows into, and as how many tiles of rows they are counted."""
+    if program.offsets is None:
+        return []
+    grid, offsets = program.grid, clean(program.offsets.view.tensor)
+    return [
+        f"groups     {grid.segments:,} of rows, which end at {offsets}; counted as {grid.row_tiles:,} tiles of rows, "
+        f"half a tile a group more than {grid.rows:,} rows take"
+    ]
 
 
 def _masked(whole: Whole) -> str:

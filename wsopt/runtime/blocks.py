@@ -102,6 +102,13 @@ def _matmul(node: RawNode, axis: int, shapes: Shapes) -> Axes:
     return tuple(back)
 
 
+def _grouped_matmul(node: RawNode, axis: int, _shapes: Shapes) -> Axes:
+    """A block of the columns, of every group's matrix; offsets count all rows."""
+    if axis == 0:
+        raise _WholeOnly(node.name)
+    return (None, 1 if node.flag("transpose_b") else 2, None)
+
+
 def _reshape(node: RawNode, axis: int, shapes: Shapes) -> Axes:
     source, target = shapes[str(node.inputs[0])], shapes[node.name]
     for at, extent in enumerate(source):
@@ -162,6 +169,7 @@ def _scaled(node: RawNode, axis: int, shapes: Shapes) -> Axes:
 
 _RULES: Mapping[str, Callable[[RawNode, int, Shapes], Axes]] = {
     "matmul": _matmul,
+    "grouped_matmul": _grouped_matmul,
     "reshape": _reshape,
     "transpose": _transpose,
     "slice": _beside,

@@ -8,19 +8,22 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from wsopt.runtime.grouped import drawn_offsets, equal_offsets, grouped_rows
 from wsopt.runtime.raw_graph import RawGraph, RawInput, compared_extents, gathered_extents
 from wsopt.runtime.torch_ops import F8_LARGEST, TORCH_DTYPES, cast_tensor
 
 
-def random_inputs(graph: RawGraph, seed: int, device: str) -> dict[str, Tensor]:
+def random_inputs(graph: RawGraph, seed: int, device: str, *, ragged: bool = False) -> dict[str, Tensor]:
     """Tensors for every input, the same for the same graph, seed and kind of device.
 
     Floats are standard normal; constants that a matmul contracts are divided by the square root of the
     contracted extent, so that products keep their size (not f8, whose range that would leave). Integers
     are -8..7, but lengths, which are compared with indices, 0 to the axis' extent, and indices places of their axis,
-    each once if there are so many, for what is read twice would come from L2; bools are fair coins, i4 two to a byte.
+    each once if there are so many, for what is read twice would come from L2. Groups whose ends are offsets have
+    equally many rows, as for a measurement, or are `ragged`; bools are fair coins, i4 two to a byte.
     """
     tensors, compared, gathered = {}, compared_extents(graph), gathered_extents(graph)
+    grouped = grouped_rows(graph)
     for index, item in enumerate(graph.inputs):
         generator = torch.Generator(device=device).manual_seed(1009 * seed + index)
         if item.name in compared:
@@ -28,6 +31,13 @@ def random_inputs(graph: RawGraph, seed: int, device: str) -> dict[str, Tensor]:
             found = torch.randint(0, most, item.shape, generator=generator, device=device).to(torch.int32)
         elif item.name in gathered:
             found = _places(item, gathered[item.name], generator, device)
+        elif item.name in grouped:
+            rows = grouped[item.name]
+            found = (
+                drawn_offsets(item.shape, rows, seed, generator)
+                if ragged
+                else equal_offsets(item.shape, rows, device)
+            )
         else:
             found = _random(item, _scale(graph, item), generator, device)
         tensors[item.name] = _strided(found, item)
@@ -82,7 +92,7 @@ def _scale(graph: RawGraph, item: RawInput) -> float:
     if not item.constant or item.dtype in F8_LARGEST:
         return 1.0
     for node in graph.nodes:
-        if node.op == "matmul" and item.name in node.inputs:
+        if node.op in ("matmul", "grouped_matmul") and item.name in node.inputs:
             side = "transpose_a" if node.inputs[0] == item.name else "transpose_b"
             contracts_last = node.flag(side) == (side == "transpose_b")
             return 1.0 / math.sqrt(item.shape[-1 if contracts_last else -2])

@@ -119,7 +119,7 @@ def run_folder(
     the process.
     """
     folder = load_folder(path)
-    inputs = random_inputs(folder.graph, seed, device)
+    inputs = random_inputs(folder.graph, seed, device, ragged=True)
     expected = reference(folder.graph, inputs, exact=exact)
     prepared = prepare(folder, inputs, expected)
     return LaunchResult(folder.graph.name, seed, prepared.agreements(expected, folder.graph.name, limit_s))

@@ -120,14 +120,14 @@ def gathered_extents(graph: RawGraph) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for node in (node for node in graph.nodes if node.op == "gather"):
-        table, item = (_seen_input(graph, name) for name in node.tensors)
+        table, item = (seen_input(graph, name) for name in node.tensors)
         if table is not None and item is not None:
             extent = min(found.get(item.name, 2**31 - 1), table.shape[int(node.attrs.get("axis", 0))])
             found[item.name] = extent
     return found
 
 
-def _seen_input(graph: RawGraph, name: str) -> RawInput | None:
+def seen_input(graph: RawGraph, name: str) -> RawInput | None:
     """The input that a tensor is, as it is or in another shape; None if it is computed."""
     node = graph.node(name)
     while node is not None and node.op in ("reshape", "transpose", "slice", "pad"):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from wsopt.primitives import Family, FromTable, Primitive
+from wsopt.runtime.grouped import group_ends
 
 Attrs = Mapping[str, Any]
 
@@ -129,6 +130,19 @@ def _matmul(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> 
     if attrs.get("precision") == "tf32":
         a, b = cut_to_tf32(a), cut_to_tf32(b)
     return torch.matmul(*arithmetic.reals((a, b)))
+
+
+def _grouped_matmul(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    a, b, offsets = tensors
+    columns = b.shape[1] if attrs.get("transpose_b") else b.shape[2]
+    dtype = torch.int32 if a.dtype == torch.int8 else arithmetic.real
+    found, begin = torch.zeros((a.shape[0], columns), dtype=dtype, device=a.device), 0
+    if a.is_meta:  # shapes alone are asked for
+        return found
+    for matrix, end in zip(b, group_ends(offsets, a.shape[0]).tolist(), strict=True):
+        found[begin:end] = _matmul(arithmetic, (a[begin:end], matrix), attrs)
+        begin = end
+    return found
 
 
 def cut_to_tf32(x: Tensor) -> Tensor:
@@ -258,6 +272,7 @@ def _quantize(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -
 
 _OTHERS: Mapping[str, Meaning] = {
     "matmul": _matmul,
+    "grouped_matmul": _grouped_matmul,
     "pow": _reals(torch.pow),
     "reciprocal": _reals(torch.reciprocal),
     "tanh": _reals(torch.tanh),

@@ -120,7 +120,7 @@ def flops(graph: RawGraph) -> int:
     known = shapes(graph)
     total = 0
     for node in graph.nodes:
-        if node.op == "matmul":
+        if node.op in ("matmul", "grouped_matmul"):
             size = 2
             for extent in known[node.name][0]:
                 size *= extent

@@ -23,6 +23,7 @@ STRUCTURAL = (
     Limit.STREAMED_TRANSFORM,
     Limit.ALL_PROMOTED,
     Limit.ONE_FACTOR,
+    Limit.SEGMENTS,
 )
 """Limits that leave structures out, and no schedule of those that there are."""
 

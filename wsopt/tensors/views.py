@@ -17,7 +17,8 @@ class Role(StrEnum):
     held whole (inner: what a product in the loop contracts that does not stream).
 
     `group` is a second batch axis, along which some tensors are broadcast: query heads that share keys. `page` is a
-    tensor's own: which of its pages is read is chosen by a table.
+    tensor's own: which of its pages is read is chosen by a table. `segment` is the axis of matrices each of which
+    multiplies rows of its own: run-time offsets cut the rows into segments, and a tile lies in one.
     """
 
     BATCH = "batch"
@@ -27,9 +28,10 @@ class Role(StrEnum):
     STREAM = "stream"
     INNER = "inner"
     PAGE = "page"
+    SEGMENT = "segment"
 
 
-OUTER = (Role.BATCH, Role.GROUP, Role.PAGE)
+OUTER = (Role.BATCH, Role.GROUP, Role.PAGE, Role.SEGMENT)
 """The axes along which a tile, or what one instruction copies of it, has one element."""
 
 

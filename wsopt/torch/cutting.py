@@ -12,7 +12,7 @@ from torch import fx
 from torch.utils.flop_counter import flop_registry
 
 from wsopt.errors import LoweringError
-from wsopt.frontend.kinds import is_matmul
+from wsopt.frontend.kinds import is_matmul, matmul_dims
 from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.structures import structures
@@ -81,7 +81,7 @@ def flops(graph: Graph) -> int:
 def product_flops(graph: Graph, node: Node) -> int:
     """Floating-point operations of a product."""
     left = graph.type_of(node.tensors[0]).shape
-    return 2 * node.type.size * left[-2 if node.attr("transpose_a", bool) else -1]
+    return 2 * node.type.size * left[matmul_dims(node)[0][1]]
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from wsopt.frontend.kinds import VIEWS, is_matmul, reduces_rows
+from wsopt.frontend.kinds import VIEWS, is_matmul, matmul_dims, reduces_rows
 from wsopt.frontend.needed import needed_bytes, needed_flops
 from wsopt.frontend.region import find_region
 from wsopt.graph.types import DType, Graph, Node
@@ -112,7 +112,7 @@ def _attention_us(region: Cuttable, machine: Machine) -> float:
 
 def _product_us(graph: Graph, node: Node, machine: Machine) -> float:
     left = graph.type_of(node.tensors[0])
-    contracted = left.shape[-2 if node.attr("transpose_a", bool) else -1]
+    contracted = left.shape[matmul_dims(node)[0][1]]
     *_, columns = node.type.shape
     rows = node.type.size // columns
     share = _tensor_share(machine, left.dtype)

@@ -145,6 +145,19 @@ def _scaled_mm(
     return scaled if bias is None else w.elementwise("add", scaled, bias)
 
 
+@entry(*found(aten, "_grouped_mm"))
+def _grouped_mm(
+    w: Writer, a: Value, b: Value, offs: Value | None = None, bias: Value | None = None, out_dtype: Any = None
+) -> Value:
+    """A product of groups of rows. Rows behind the last offset, which torch leaves open, are zeros."""
+    del out_dtype
+    if offs is None or len(a.shape) != 2 or len(b.shape) != 3:
+        raise Untaken("a product of groups that are not rows of one matrix")
+    if bias is not None:
+        raise Untaken("a product of groups with a bias")
+    return w.grouped_matmul(a, b, offs)
+
+
 @entry(aten.convolution.default)
 def _convolution(
     w: Writer, x: Value, weight: Value, bias: Value | None, stride: Sequence[int], padding: Sequence[int],

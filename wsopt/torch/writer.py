@@ -277,6 +277,15 @@ class Writer:
         column = b.dims[-2] if contracted == -1 else b.dims[-1]
         return Value(name, (*batch, rows, column))
 
+    def grouped_matmul(self, a: Value, b: Value, offsets: Value) -> Value:
+        """Product of rows [m, k] that offsets cut into groups, each with its own of [groups, k, n]. Sums are f32."""
+        operands = [
+            self._shaped(self._merged(one, range(len(one.dims))), one.shape, len(one.dims))
+            for one in (a, b, offsets)
+        ]
+        name = self.node("grouped_matmul", operands, transpose_b=False, precision=None, accumulate="f32")
+        return Value(name, ((Atom(a.shape[0]),), (Atom(b.shape[2]),)))
+
     def softmax(self, value: Value) -> Value:
         """The softmax along the last dimension; a row that is all -inf gives zeros."""
         value = self._merged(value, [len(value.dims) - 1])
