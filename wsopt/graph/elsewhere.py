@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-_OUTSIDE = "compute it outside of the graph, and make its result an input"
-
 LATER: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("scatter_add",), _OUTSIDE),
-        **dict.fromkeys(("reduce_argmax", "cumsum"), _OUTSIDE),
         "grouped_matmul": "give each group a graph of its own",
     }
 )
@@ -26,6 +22,8 @@ _NAMES = {
     "reduce_mean": "mean",
     "reduce_max": "max amax",
     "reduce_min": "min amin",
+    "reduce_argmax": "argmax",
+    "scatter_add": "index_add",
     "layer_norm": "layernorm",
     "rms_norm": "rmsnorm",
     "silu": "swish",

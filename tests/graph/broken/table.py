@@ -149,12 +149,12 @@ NAMES: dict[str, tuple[dict[str, Any], Faults]] = {
         [("/nodes/0/op", 'unknown op "matmull"; did you mean "matmul"?')],
     ),
     "op of a later version": (
-        {"/nodes/0/op": "cumsum"},
-        [("/nodes/0/op", 'the op "cumsum" is not in this version yet: compute it outside of the graph')],
+        {"/nodes/0/op": "grouped_matmul"},
+        [("/nodes/0/op", 'the op "grouped_matmul" is not in this version yet: give each group a graph of its own')],
     ),
     "op that is later and like another": (
-        {"/nodes/0/op": "cumsum"},
-        [("/nodes/0/op", 'the op "cumsum" is not in this version yet: ')],
+        {"/nodes/0/op": "grouped_matmul"},
+        [("/nodes/0/op", 'the op "grouped_matmul" is not in this version yet: ')],
     ),
     "op of another library": (
         {"/nodes/0/op": "bmm"},
