@@ -455,7 +455,11 @@ def test_rows_that_are_added_bring_their_errors() -> None:
     x, rows = np.zeros((4, 3), np.float32), np.full((3, 3), 2.0, np.float32)
     indices = np.array([2, -1, 2], np.int32)
     errors = np.arange(9, dtype=np.float32).reshape(3, 3)
-    operands = Figure(x, Errors(), "f32"), Figure(indices, Errors(), "i32"), Figure(rows, Errors(errors), "f32")
+    operands = (
+        Figure(x, Errors(), "f32"),
+        Figure(indices, Errors(), "i32"),
+        Figure(rows, Errors(errors), "f32"),
+    )
     step = Step("scatter_add", {}, "f32", OPS["scatter_add"].evaluate((x, indices, rows), {}))
     found = RULES["scatter_add"](KIT, step, operands).total
     np.testing.assert_allclose(found, [[0, 0, 0], [0, 0, 0], [6, 8, 10], [0, 0, 0]], atol=1e-4)

@@ -424,7 +424,15 @@ def test_table_is_ordered_complete_and_documented() -> None:
 def test_cost_classes() -> None:
     by_class = {cost: {spec.name for spec in OPS.values() if spec.cost is cost} for cost in CostClass}
     assert by_class[CostClass.CONTRACTION] == {"matmul"}
-    assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose", "slice", "concat", "pad", "gather", "scatter_add"}
+    assert by_class[CostClass.MOVEMENT] == {
+        "reshape",
+        "transpose",
+        "slice",
+        "concat",
+        "pad",
+        "gather",
+        "scatter_add",
+    }
     assert by_class[CostClass.REDUCTION] == {*REDUCTIONS, "reduce_argmax"}
     scaled = {"dequantize", "quantize", "quantize_scale"}
     assert by_class[CostClass.COMPOSITE] == {"softmax", "cumsum", "rms_norm", "layer_norm", *scaled}
@@ -457,7 +465,9 @@ def test_rows_are_added_where_indices_say_and_left_out_where_these_are_outside()
         if 0 <= at < 5:
             expected[at] += row.astype(np.float64)
     close(run("scatter_add", x, indices, rows), expected)
-    whole = run("scatter_add", np.zeros(3, np.int8), np.array([1, 1], np.int32), np.array([100, 100], np.int8))
+    whole = run(
+        "scatter_add", np.zeros(3, np.int8), np.array([1, 1], np.int32), np.array([100, 100], np.int8)
+    )
     assert (whole.dtype, whole.tolist()) == (np.dtype(np.int32), [0, 200, 0])
 
 
@@ -473,14 +483,24 @@ def test_indices_of_rows_that_are_added_are_tried_within_and_outside() -> None:
     [
         ("reduce_argmax", [((4,), BOOL)], {"axis": 0}, "inputs/0: dtype bool; wants a number"),
         ("cumsum", [((4, 4), F32)], {"axis": 2}, "axis 2 of shape [4, 4]; allowed: -2 to 1"),
-        ("scatter_add", [((4, 4), F32), ((3,), F32), ((3, 4), F32)], {}, "dtype f32; wants i32: cast the indices"),
+        (
+            "scatter_add",
+            [((4, 4), F32), ((3,), F32), ((3, 4), F32)],
+            {},
+            "dtype f32; wants i32: cast the indices",
+        ),
         (
             "scatter_add",
             [((4, 4), F32), ((3,), I32), ((3, 5), F32)],
             {},
             "shape [3, 5]; indices of [3] into [4, 4] want [3, 4]",
         ),
-        ("scatter_add", [((), F32), ((3,), I32), ((3,), F32)], {}, "rank 0; rows are added along a first axis"),
+        (
+            "scatter_add",
+            [((), F32), ((3,), I32), ((3,), F32)],
+            {},
+            "rank 0; rows are added along a first axis",
+        ),
     ],
 )
 def test_what_places_are_not_of(op: str, tensors: list[Any], attrs: dict[str, Any], said: str) -> None:

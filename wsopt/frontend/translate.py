@@ -29,6 +29,7 @@ from wsopt.frontend.kinds import (
     paged,
 )
 from wsopt.frontend.pages import paged_operand
+from wsopt.frontend.places import MOST_PLACES, arg_max, running_sum
 from wsopt.frontend.values import Draft, Pool, Rule, Term
 from wsopt.graph.lengths import compared_extents
 from wsopt.graph.ops import OPS, CostClass
@@ -41,9 +42,6 @@ _WITH_ZERO = 3
 
 _MOST_ZERO = 15
 """A zero up to which differences of four bits are read as they are: another is subtracted."""
-
-MOST_PLACES = 1 << 24
-"""Elements of a row up to which f32 has every place."""
 
 _KERNEL_AXES = frozenset({Role.ROW, Role.COLUMN, Role.STREAM})
 
@@ -336,33 +334,13 @@ def _logsumexp(reader: _Reader, node: Node) -> Term:
     return make("where", make("equal", largest, math.inf), math.inf, logarithm)
 
 
-def _argmax(reader: _Reader, node: Node) -> Term:
-    """The least place at which the row's largest is, or what is not a number: as f32, which has places exactly."""
-    make, x = partial(reader.pool.apply, node.name), _term(reader, node, 0)
-    if isinstance(x, str) and reader.pool[x].dtype in (DType.I32, DType.I8):
-        raise LoweringError(f"node {node.name}: reduce_argmax of whole numbers is not lowered; cast to f32 first")
+def _of_places(reader: _Reader, node: Node) -> Term:
+    """What a node makes of the places in its rows."""
     x, extent = _varying(reader, node)
-    if extent > MOST_PLACES:
+    if node.op == "reduce_argmax" and extent > MOST_PLACES:
         raise LoweringError(f"node {node.name}: reduce_argmax of {extent} elements; at most {MOST_PLACES}")
-    along = reader.pool.along
-    place = reader.pool.make(f"iota_{along}", (), DType.I32, node.name, ("", 0), frozenset({along}))
-    largest = make("equal", x, make("reduce_largest", x))
-    chosen = reader.pool.make("logical_or", (largest, make("not_equal", x, x)), DType.BOOL, node.name)
-    before = make("where", chosen, make("neg", make("round_f32", place)), -math.inf)
-    return make("neg", make("reduce_max", before))
-
-
-def _cumsum(reader: _Reader, node: Node) -> Term:
-    """The sum of each element of a row that a tile holds whole and all before it."""
-    x, _ = _varying(reader, node)
-    if node.type.dtype is DType.I32:
-        raise LoweringError(f"node {node.name}: cumsum of i32 is not lowered; cast to f32 first")
-    if reader.axes.kind is not Kind.ROWS:
-        raise LoweringError(
-            f"node {node.name}: cumsum is lowered of rows that an SM holds whole, and not beside products; "
-            f"{remedies.computed_before([node.tensors[0]])}, or write sums of parts of the rows, and add them up"
-        )
-    return reader.pool.apply(node.name, "running_sum", x)
+    make = arg_max if node.op == "reduce_argmax" else running_sum
+    return make(reader.pool, reader.axes.kind, node, x)
 
 
 def _norm(reader: _Reader, node: Node) -> Term:
@@ -422,10 +400,8 @@ def _visit(reader: _Reader, node: Node) -> Term:
             return _dequantized(reader, node)
         case "softmax":
             return _softmax(reader, node)
-        case "reduce_argmax":
-            return _argmax(reader, node)
-        case "cumsum":
-            return _cumsum(reader, node)
+        case "reduce_argmax" | "cumsum":
+            return _of_places(reader, node)
         case op if op in NORMS:
             return _norm(reader, node)
         case op if op in QUANTIZING:

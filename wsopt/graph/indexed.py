@@ -51,7 +51,7 @@ def as_numbers(arrays: Arrays) -> list[Array]:
 def argmax(arrays: Arrays, attrs: Attrs) -> Array:
     """The first place of the largest along `axis`; of a row with not-a-numbers the first of these."""
     (x,) = as_numbers(arrays)
-    return np.argmax(x, axis=attrs["axis"], keepdims=attrs["keepdims"]).astype(np.int32)
+    return np.asarray(np.argmax(x, axis=attrs["axis"], keepdims=attrs["keepdims"]), np.int32)
 
 
 def cumsum(arrays: Arrays, attrs: Attrs) -> Array:

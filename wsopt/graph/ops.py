@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from wsopt.graph import indexed
+from wsopt.graph import indexed, scales
 from wsopt.graph import infer as rule
 from wsopt.graph import meaning as value
-from wsopt.graph import scales
 from wsopt.graph.infer import Attrs, DTypeRule, OpFault, Shape, ShapeRule, Types
 from wsopt.graph.meaning import Array, Meaning
 from wsopt.graph.types import AttrValue, TensorType

@@ -224,7 +224,7 @@ def k_block_phase(
 
 
 def _exchanged(item: Item) -> str:
-    """What the threads that share a row make of it together: a running sum goes from thread to thread as a sum does."""
+    """What threads that share a row make of it together: a running sum goes through them as a sum does."""
     if isinstance(item, Reduction):
         return item.kind
     return "sum" if item.primitive == "running_sum" else ""

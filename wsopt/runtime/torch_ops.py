@@ -200,7 +200,9 @@ def _argmax(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> 
     """The first place of the largest; torch leaves open which of equals it gives."""
     (x,), axis = arithmetic.numbers(tensors), attrs["axis"]
     top = (x == x.amax(dim=axis, keepdim=True)) | (x != x)
-    places = torch.cumsum(top.to(torch.int32), dim=axis).eq(0).sum(dim=axis, keepdim=bool(attrs.get("keepdims")))
+    places = (
+        torch.cumsum(top.to(torch.int32), dim=axis).eq(0).sum(dim=axis, keepdim=bool(attrs.get("keepdims")))
+    )
     return places.to(torch.int32)
 
 

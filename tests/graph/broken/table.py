@@ -150,7 +150,12 @@ NAMES: dict[str, tuple[dict[str, Any], Faults]] = {
     ),
     "op of a later version": (
         {"/nodes/0/op": "grouped_matmul"},
-        [("/nodes/0/op", 'the op "grouped_matmul" is not in this version yet: give each group a graph of its own')],
+        [
+            (
+                "/nodes/0/op",
+                'the op "grouped_matmul" is not in this version yet: give each group a graph of its own',
+            )
+        ],
     ),
     "op that is later and like another": (
         {"/nodes/0/op": "grouped_matmul"},
