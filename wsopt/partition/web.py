@@ -1,8 +1,9 @@
 """What depends on what in a graph, as sets of bits: which nodes have results that may lie in memory between kernels.
 
 A node's result is *free* where no kernel has to hand it to another: views of a tensor, unless a kernel may copy what
-they see, and what is computed from indices alone. Whoever needs such a result makes it again. The others are *solid*;
-a kernel computes some of them.
+they see, what is computed from indices alone, and elements that several nodes read and that have more bytes than what
+they are computed from, such as rows times their factors in f32. Whoever needs such a result makes it again. The others
+are *solid*; a kernel computes some of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from wsopt.frontend.kinds import MOVES, VIEWS
+from wsopt.frontend.kinds import MOVES, VIEWS, is_pointwise, producer
 from wsopt.graph.types import Graph, Node
 
 
@@ -37,7 +38,24 @@ class Web:
                 indices.add(node.name)
             if node.name in indices or (node.op in VIEWS and not (self.moves and node.op in MOVES)):
                 found.add(node.name)
+            elif self._is_cheaper_again(node, found):
+                found.add(node.name)
         return frozenset(found)
+
+    def _is_cheaper_again(self, node: Node, free: set[str]) -> bool:
+        """Whether an elementwise result that several nodes read has more bytes than what it is made of, all told: then
+        each that reads it may as well compute it. `free` are the nodes before it that are free.
+        """
+        if not is_pointwise(node) or node.name in self.graph.outputs or len(self.graph.consumers(node.name)) < 2:
+            return False
+        found, left = set[str](), [*node.tensors]
+        while left:
+            name = left.pop()
+            if name in free:
+                left += producer(self.graph, name).tensors
+            else:
+                found.add(name)
+        return sum(self.graph.type_of(name).nbytes for name in found) < node.type.nbytes
 
     @cached_property
     def solid(self) -> tuple[Node, ...]:
