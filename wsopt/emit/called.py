@@ -29,6 +29,9 @@ LARGEST_OF_GROUPS = "largest_of_groups"
 RUNNING_SUMS = "running_sums"
 """The function that gives each element of a row its sum with all before it."""
 
+TO_I8 = "round_i8"
+"""The function that rounds to eight bits, and holds what is beyond them."""
+
 FIRST_OF = "first_of"
 """The function that gives every thread the first of some numbers in shared memory."""
 
@@ -51,6 +54,7 @@ def called(names: Set[str]) -> dict[str, Any]:
         "uses_larger": LARGER in names,
         "uses_first_of": FIRST_OF in names,
         "uses_groups": LARGEST_OF_GROUPS in names,
+        "uses_i8": TO_I8 in names,
         "uses_running_sums": RUNNING_SUMS in names,
         "uses_place_of": "place_of" in names,
         "uses_lane_sums": "lane_sums" in names,

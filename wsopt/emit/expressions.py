@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from wsopt.emit.called import LARGER, LARGEST_OF_GROUPS, RUNNING_SUMS
+from wsopt.emit.called import LARGER, LARGEST_OF_GROUPS, RUNNING_SUMS, TO_I8
 from wsopt.emit.quantized import narrow_name
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
@@ -85,6 +85,8 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
     if primitive.family is Family.ROUNDING:
         (operand,) = operands
         assert isinstance(operand, Operand), "a cast of a number is folded before"
+        if statement.dtype is DType.I8:
+            return f"{TO_I8}({in_type(operand.name, operand, DType.F32)})"
         whole = _host_number(operand, statement.dtype)
         return f"{operand.name} * 1.0" if whole else f"{operand.name}.to({GLUON[statement.dtype]})"
     if primitive.family is Family.GROUPED:
@@ -125,5 +127,7 @@ def helpers(item: Statement) -> set[str]:
         return {narrow_name(item.primitive, item.dtype)}
     if PRIMITIVES[item.primitive].family is Family.GROUPED:
         return {RUNNING_SUMS} if len(item.args) == 1 else {LARGEST_OF_GROUPS, LARGER, "tl"}
+    if PRIMITIVES[item.primitive].family is Family.ROUNDING and item.dtype is DType.I8:
+        return {TO_I8}
     infinite = {number(a) for a in item.args if isinstance(a, float) and math.isinf(a)}
     return infinite | {PRIMITIVES[item.primitive].helper} - {""}

@@ -15,7 +15,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
 from wsopt.frontend.axes import Axes, Dim, RawView
-from wsopt.frontend.expand import OUTPUTS, SOURCES, narrow_nodes, pointwise
+from wsopt.frontend.expand import SOURCES, narrow_nodes, pointwise
 from wsopt.frontend.groups import in_rows
 from wsopt.frontend.kinds import (
     NORMS,
@@ -361,10 +361,6 @@ def _quantized(reader: _Reader, node: Node) -> Term:
     """The largest magnitude over that of the type, or one for zero; for `quantize` x over that, rounded."""
     make, dtype = partial(reader.pool.apply, node.name), node.attr("dtype", DType)
     x, _ = _varying(reader, node)
-    if node.op == "quantize" and dtype not in OUTPUTS:
-        raise LoweringError(
-            f"node {node.name}: quantizing to {dtype.value} is not lowered; to {DType.F8E4M3.value} it is"
-        )
     inside = in_rows(reader.axes, node)
     if inside and reader.axes.kind is not Kind.ROWS:
         raise LoweringError(

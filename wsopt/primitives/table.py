@@ -174,6 +174,8 @@ _ENTRIES: tuple[Primitive, ...] = (
     _rounding("bf16", "bfloat16", convert=1),
     _rounding("f8e4m3", "float8_e4m3fn", convert_f8=1),
     _rounding("f8e5m2", "float8_e5m2", convert_f8=1),
+    # of two elements, as the others: SASS of Triton 3.9, sm_90
+    _rounding("i8", "int8", max=4, add=2, compare=2, select=2, logic=1.5),
     _place("iota_row", Family.INDEX, iadd=1),
     _place("iota_column", Family.INDEX, iadd=1),
     _place("iota_stream", Family.INDEX, iadd=1),
