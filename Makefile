@@ -22,10 +22,10 @@ demo: $(VENV)/ready  ## compile a problem, check it, show its schedule
 	$(VENV)/bin/wsopt inspect gemm_small_k.wsopt
 
 test: $(VENV)/ready  ## run the tests; no GPU is needed
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(VENV)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(VENV)/ready  ## run the tests of every room that need no search, no compiler and no seconds
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not (solver or compiler or torch or slow)"
+	$(VENV)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not (solver or compiler or torch or slow)"
 
 fuzz: $(VENV)/ready  ## compile random graphs for SECONDS; SEED, JOBS, FAMILY="family decode", and ONLY=i for graph i alone
 	$(VENV)/bin/python tests/fuzz/fuzz_run.py --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS) $(ONLY:%=--only %) $(if $(FAMILY),--family "$(FAMILY)")

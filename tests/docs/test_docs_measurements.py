@@ -94,12 +94,27 @@ def test_validations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_compile_times() -> None:
-    found = json.loads((DOCS / "compile_times" / "two_cores.json").read_text(encoding="utf-8"))
+@pytest.mark.parametrize(
+    ("file", "machine", "told"),
+    [
+        (
+            "two_cores",
+            "h200",
+            "the {} graphs in `problems/` compile in {} to {} s, in the geometric mean in {} s",
+        ),
+        (
+            "b200_two_cores",
+            "b200",
+            "With `--machine b200` they compile in {1} to {2} s, in the geometric mean in {3} s",
+        ),
+    ],
+)
+def test_compile_times(file: str, machine: str, told: str) -> None:
+    found = json.loads((DOCS / "compile_times" / f"{file}.json").read_text(encoding="utf-8"))
+    assert found["compiled_for"] == machine
     rows = found["rows"]
     assert {row["graph"] for row in rows} == {path.stem for path in (DOCS.parent / "problems").glob("*.json")}
     assert {(row["status"], row["gap"]) for row in rows} == {("optimal", 0)}
     least, most, mean = min(row["seconds"] for row in rows), found["most_s"], found["geometric_mean_s"]
     page = " ".join((DOCS / "how-it-works.md").read_text(encoding="utf-8").split())
-    told = f"the {len(rows)} graphs in `problems/` compile in {least} to {most} s, in the geometric mean in {mean} s"
-    assert told in page
+    assert told.format(len(rows), least, most, mean) in page

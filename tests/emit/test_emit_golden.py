@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
+import json
 import math
 import os
 import re
@@ -29,6 +31,11 @@ from wsopt.lowering.reduced import reduced
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parent / "goldens"
+
+
+def digest(source: str) -> str:
+    """What `tests/digests/texts.json` has of a kernel's text."""
+    return hashlib.sha256(source.encode()).hexdigest()[:32]
 
 
 @functools.cache
@@ -99,8 +106,12 @@ def test_machine_code_keeps_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_compiles_with_another_triton(other_triton: str) -> None:
-    found = compiled_by(other_triton, [emitted(name).source for name in KERNELS])
-    for name, other in zip(KERNELS, found, strict=True):
+    """Every third kernel, and each whose text is not the one that digests of both releases were made from."""
+    known = json.loads((ROOT / "tests" / "digests" / "texts.json").read_text(encoding="utf-8"))
+    new = {name for name in KERNELS if known.get(f"golden-{name}") != digest(emitted(name).source)}
+    names = [name for place, name in enumerate(KERNELS) if place % 3 == 0 or name in new]
+    found = compiled_by(other_triton, [emitted(name).source for name in names])
+    for name, other in zip(names, found, strict=True):
         mine = dataclasses.asdict(compiled(name))
         assert other["triton_version"] != mine["triton_version"]
         for figure in ("tensor_instructions", "stack_bytes", "spill_loads", "spill_stores", "warps"):

@@ -111,6 +111,17 @@ def unequal(g: GraphBuilder) -> Symbol:
     return g.concat(x, y, name="z")
 
 
+def joined_twice(g: GraphBuilder) -> tuple[Symbol, Symbol]:
+    x, y = (g.input(n, (64, 128), "f32") for n in "xy")
+    z, w = (g.input(n, (128, 64), "f32") for n in "zw")
+    return g.concat(x, y, axis=0, name="a"), g.concat(z, w, axis=1, name="b")
+
+
+def joined_both_ways(g: GraphBuilder) -> Symbol:
+    x, y = (g.input(n, (64, 128), "f32") for n in "xy")
+    return g.concat(g.concat(x, y, axis=0, name="a"), g.input("z", (128, 128), "f32"), axis=1, name="b")
+
+
 SLICES: dict[str, tuple[Body, str]] = {
     "of a result": (
         sliced_result,
@@ -137,6 +148,14 @@ SLICES: dict[str, tuple[Body, str]] = {
     "unequal parts": (
         unequal,
         "node z: it joins parts of 128, 64 elements; a kernel has one tile for all: make each",
+    ),
+    "joined along two axes": (
+        joined_twice,
+        "node b: it joins 2 parts along axis 1, and a 2 along axis 0; a kernel has one tile for all: make each part",
+    ),
+    "joined both ways": (
+        joined_both_ways,
+        "node b: it joins 2 parts along axis 1, and a 2 along axis 0; a kernel has one tile for all: make each part",
     ),
     "joined and reduced": (
         lambda g: g.softmax(g.concat(*(g.input(n, (64, 64), "f32") for n in "xy"), name="c")),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, RawDim
-from wsopt.frontend.joining import join_outputs
+from wsopt.frontend.joining import check_joints, join_outputs
 from wsopt.frontend.merging import find, mergeable, merged
 from wsopt.tensors.views import Role
 
@@ -52,6 +52,7 @@ def assign_elementwise(axes: Axes) -> None:
     """
     widest = max(axes.graph.outputs, key=lambda name: math.prod(axes.graph.type_of(name).shape))
     join_outputs(axes)
+    check_joints(axes)
     order = axes.tile_atoms(widest)
     wide = [atom for atom in order if axes.extents[atom] > 1]
     _check_outputs(axes, widest, wide)

@@ -6,8 +6,11 @@ one set of axes: those that no tensor has both of can be the same, for what goes
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
+from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim
 
 
@@ -39,6 +42,28 @@ def join_outputs(axes: Axes) -> None:
         for other, others in axes.joints.items():
             if axes.same[whole] == axes.same[other] and len(parts) == len(others):
                 axes.same.union(parts[0][0], others[0][0])
+
+
+def check_joints(axes: Axes) -> None:
+    """Refuse tensors one behind the other along several axes: a kernel has as many tiles as there are parts of one.
+
+    One that is itself a part of what is joined along the same axis has its parts there.
+    """
+    nodes = {node.name: node for node in axes.graph.nodes}
+    inner = {
+        (name, along)
+        for node, along in axes.joints
+        for name in nodes[node].tensors
+        if (name, along) in axes.joints and name not in axes.graph.outputs
+    }
+    outer = [joint for joint in axes.joints if joint not in inner]
+    for (known, before), (node, along) in itertools.product(outer[:1], outer[1:]):
+        parts, others = len(axes.joints[node, along]), len(axes.joints[known, before])
+        if parts != others or axes.same[node, along] != axes.same[known, before]:
+            raise LoweringError(
+                f"node {node}: it joins {parts} parts along axis {along}, and {known} {others} along axis {before}; "
+                f"a kernel has one tile for all: {remedies.OWN_OUTPUTS}"
+            )
 
 
 def _join(axes: Axes, some: Sequence[Dim], others: Sequence[Dim]) -> None:

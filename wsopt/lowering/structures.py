@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from wsopt.errors import LoweringError
@@ -261,28 +261,41 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     promoted = [is_promoted(one, region, machine) for one in region.contractions]
     copies = (1, 2) if any(promoted) and (all(promoted) or Limit.ALL_PROMOTED in lifted) else (1,)
     least = 16 if region.body else 64, machine.mma_columns_step
+    transforms, tails = _transforms(region, machine, lifted), _tails(region, machine, depths, copies)
     for swap in (False, True) if few and target.swaps else (False,):
         sizes = [*_columns(region.extent(column_role(swap)), least[swap], machine)]
-        counts = sorted({count for size in sizes for count in _subtiles(size)})
+        cuts = {size: _subtiles(size) for size in sizes}
+        counts = sorted({count for cut in cuts.values() for count in cut})
+        tiles = _tiles(region, machine, sizes, depths, lifted)
         for rows, columns, depth, consumers, own, sharing, persistent, subtiles, group in itertools.product(
             target.consumer_rows, sizes, depths, target.consumers, warps, sharings,
             (True, False) if target.single else (True,), counts, _GROUPS,
         ):  # fmt: skip
-            if subtiles not in _subtiles(columns) or not _has_factors(region, columns, depth, lifted):
+            if subtiles not in cuts[columns] or (rows, columns, depth) not in tiles:
                 continue
-            for k_blocks, transforms, early in itertools.product(
-                copies, _transforms(region, machine, lifted), early_release
-            ):
-                tail = _tail(region, machine, depth, k_blocks)
+            for k_blocks, apart_by, early in itertools.product(copies, transforms, early_release):
+                tail = tails[depth, k_blocks]
                 s = Structure(
                     rows, columns, depth, consumers, own, sharing, persistent, swap, subtiles, group, k_blocks,
-                    tail, transforms, early_release=early,
+                    tail, apart_by, early_release=early,
                 )  # fmt: skip
-                if _is_legal(region, machine, s) and _aligned(region, rows, depth):
+                if _is_legal(region, machine, s):
                     yield s
                     yield from (replace(s, tail=0, splits=splits) for splits in _splits(region, s, machine))
                     if _shares(region, s, machine):
                         yield replace(s, tail=0, shares=True)
+
+
+def _tiles(
+    region: Region, machine: Machine, columns: Iterable[int], depths: Iterable[int], lifted: Lifted
+) -> frozenset[tuple[int, int, int]]:
+    """Rows, columns and depth of the tiles whose slots and factors are as a kernel needs them."""
+    every = itertools.product(target_of(machine).consumer_rows, columns, depths)
+    return frozenset(
+        (rows, own, depth)
+        for rows, own, depth in every
+        if _has_factors(region, own, depth, lifted) and _aligned(region, rows, depth)
+    )
 
 
 def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
@@ -357,6 +370,13 @@ def _columns(extent: int, least: int, machine: Machine) -> Iterator[int]:
     yield from (size for size in sizes if size == least or size < 2 * extent)
     if target_of(machine).sums is Sums.REGISTERS and extent > _SUMMED_COLUMNS[0]:
         yield sum(_SUMMED_COLUMNS)
+
+
+def _tails(
+    region: Region, machine: Machine, depths: Iterable[int], copies: Iterable[int]
+) -> dict[tuple[int, int], int]:
+    """The tails of K-blocks of each depth, with so many in an iteration."""
+    return {asked: _tail(region, machine, *asked) for asked in itertools.product(depths, copies)}
 
 
 def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:

@@ -301,7 +301,7 @@ RECORDS = (
         "later K-blocks.",
         How.BYTES,
         "The model cannot express it; the gain is at most what the prediction has above its bytes.",
-        ("lowering/steps.py:_Maker",),
+        ("lowering/value_steps.py:Values",),
     ),
     Record(
         Limit.STREAMED_TRANSFORM,

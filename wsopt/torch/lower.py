@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from wsopt.errors import InternalError
 from wsopt.graph.types import DType
@@ -94,11 +95,11 @@ def lower(
 def _constant(found: Lowered, module: fx.GraphModule, node: fx.Node) -> None:
     """A tensor of no dimensions that the graph holds is a number."""
     held = getattr(module, str(node.target), None)
-    if isinstance(held, torch.Tensor) and held.ndim == 0 and held.device.type == "cpu":
-        try:
+    if isinstance(held, FakeTensor) or not isinstance(held, torch.Tensor):
+        return
+    if held.ndim == 0 and held.device.type == "cpu":
+        with unset_fake_temporarily():  # which reads no tensor with contents
             found.values[node.name] = number(held.item())
-        except RuntimeError:  # a tensor without contents, as under a fake mode
-            return
 
 
 def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
