@@ -81,7 +81,9 @@ def test_a_product_and_what_follows_it_is_a_piece() -> None:
 
 
 def test_a_number_that_the_graph_holds_as_a_tensor_is_a_number() -> None:
-    check(lambda x: product(x) * torch.tensor(2.0), torch.randn(32, 128, dtype=B), expected=["matmul relu mul"])
+    check(
+        lambda x: product(x) * torch.tensor(2.0), torch.randn(32, 128, dtype=B), expected=["matmul relu mul"]
+    )
 
 
 def test_batches_of_rows_need_no_view() -> None:

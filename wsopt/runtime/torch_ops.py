@@ -214,8 +214,11 @@ def _cumsum(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> 
 def _scatter_add(arithmetic: Arithmetic, tensors: Sequence[Tensor], _attrs: Attrs) -> Tensor:
     x, indices, rows = tensors
     x, rows = arithmetic.numbers((x, rows))
-    inside = (indices >= 0) & (indices < x.shape[0])
-    return x.index_add(0, indices[inside].long(), rows[inside])
+    places, flat = indices.reshape(-1), rows.reshape(-1, *x.shape[1:])
+    inside = (places >= 0) & (places < x.shape[0])
+    known = inside.reshape(-1, *(1,) * (x.ndim - 1))
+    added = torch.where(known, flat, torch.zeros((), dtype=x.dtype, device=x.device))
+    return x.index_add(0, torch.where(inside, places, 0).long(), added)
 
 
 def _logsumexp(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
