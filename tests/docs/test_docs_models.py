@@ -54,6 +54,20 @@ def test_models_in_a_second_process() -> None:
         assert max(row["error"].values()) < 0.03
 
 
+def test_the_readme_tells_the_same_of_models() -> None:
+    rows = {row["model"]: row for row in read("models/h200_second_process.json")["rows"]}
+
+    def ratio(model: str, key: str = "plain_us") -> str:
+        own = {name: statistics.median(one) for name, one in rows[model][key].items()}
+        return f"{own['inductor'] / own['predicted']:.2f}"
+
+    told = page("../README.md")
+    long, longer, few = ratio("llama:1x2048"), ratio("llama:1x8192"), ratio("llama:1x16", "graph_us")
+    assert f"{long} times as fast as with Inductor alone at 2048 tokens, {longer} times at 8192" in told
+    assert f"in CUDA graphs {few} times at 16" in told
+    assert f"gain nothing yet, {ratio('bert:32x512')} and {ratio('vit:32')}." in told
+
+
 def test_cuts() -> None:
     told = page("cuts.md")
     small_mlp, small_block, mlp, block = read("cuts/h200.json")["rows"]

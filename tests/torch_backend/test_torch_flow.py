@@ -75,7 +75,7 @@ def cut(found: Flow, kernels: Iterable[str], products: str) -> tuple[list[str], 
             if name in groups and any(not own >> n & 1 for n in found.readers(bits(found, name)))
         ]
         told = "" if groups in known else f"not {' '.join(sorted(groups))}"
-        return Answer(told, 1, tuple((name, 1) for name in read))
+        return Answer(lambda: told, 1, tuple((name, 1) for name in read))
 
     search = Greedy(
         found,

@@ -137,6 +137,13 @@ class Node:
     inputs: tuple[Operand, ...]
     attrs: tuple[tuple[str, AttrValue], ...]
     type: TensorType
+    tensors: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names among the inputs, in order; scalars are left out."""
+
+    def __post_init__(self) -> None:
+        # Found once: whoever walks a graph asks for them at every node.
+        names = tuple(operand for operand in self.inputs if isinstance(operand, str))
+        object.__setattr__(self, "tensors", names)
 
     @overload
     def attr(self, name: str) -> AttrValue: ...
@@ -153,11 +160,6 @@ class Node:
                     raise TypeError(f"{self.name}: attribute {name} is {value!r}, not a {kind.__name__}")
                 return value
         raise KeyError(f"{self.name}: {self.op} has no attribute {name}")
-
-    @property
-    def tensors(self) -> tuple[str, ...]:
-        """The names among the inputs, in order; scalars are left out."""
-        return tuple(operand for operand in self.inputs if isinstance(operand, str))
 
 
 @dataclass(frozen=True, slots=True)

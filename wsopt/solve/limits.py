@@ -107,7 +107,7 @@ def touching(program: TileProgram, machine: Machine, margin: int, reason: str) -
 def left_out(region: Cuttable, machine: Machine, known: Collection[Structure]) -> Counter[Limit]:
     """Structures that each limit leaves out, where it does; `known` are those that there are."""
     # Lifting a limit takes no structure away: where all of them add none, which counting shows, no one does.
-    if sum(1 for _ in structures(region, machine, STRUCTURAL)) == len(known):
+    if len([*structures(region, machine, frozenset(STRUCTURAL))]) == len(known):
         return Counter()
     found = Counter[Limit]()
     for limit in STRUCTURAL:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 import torch
@@ -23,6 +24,8 @@ from wsopt.torch.operations import TABLE
 from wsopt.torch.pieces import Piece, is_view, piece_of
 from wsopt.torch.values import Untaken
 from wsopt.torch.wiring import Wiring
+
+_STATISTIC = "nothing but a value a row leaves it, which Inductor computes beside what reads it"
 
 
 @dataclass(slots=True)
@@ -149,15 +152,17 @@ def best_cut(
 def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
     """Pieces of what our graphs say of an FX graph, without those that are turned down."""
 
+    def refusal(piece: Piece) -> str:
+        return turned_down.get(piece.key, turned_down.get(piece.work, "")) or way.oracle.refusal(piece)
+
     def accept(groups: frozenset[str]) -> Answer:
         try:
             piece = way.piece(groups)
         except Untaken as reason:
-            return Answer(str(reason))
+            return Answer(partial(str, reason))
         if _is_statistic(piece):
-            return Answer("nothing but a value a row leaves it, which Inductor computes beside what reads it")
-        refusal = turned_down.get(piece.key, turned_down.get(piece.work, "")) or way.oracle.refusal(piece)
-        return Answer(refusal, piece.bytes_in, piece.bytes_by_output)
+            return Answer(lambda: _STATISTIC)
+        return Answer(partial(refusal, piece), piece.bytes_in, piece.bytes_by_output)
 
     greedy = Greedy(_flow(way.lowered), accept, way.wiring.groups)
     pieces = tuple(way.piece(groups) for groups in greedy.pieces())

@@ -15,8 +15,8 @@ from wsopt.partition.web import bits, members, union
 
 @dataclass(slots=True)
 class Flow:
-    """Nodes in the order of an FX graph, views left out; each reads earlier ones. `groups` and `free` are sets, and
-    `ends` those that nothing reads: the results of the whole graph.
+    """Nodes in the order of an FX graph, views left out; each reads earlier ones. `groups` and `free` are sets,
+    `ends` those that nothing reads: the results of the whole graph. Each is `read_by` later ones.
     """
 
     names: tuple[str, ...]
@@ -24,12 +24,17 @@ class Flow:
     groups: int
     free: int
     ends: int = field(init=False)
+    read_by: list[int] = field(init=False)
     needs: list[int] = field(init=False)
     feeds: list[int] = field(init=False)
     together: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ends = ((1 << len(self.names)) - 1) & ~union(self.reads)
+        self.read_by = [0] * len(self.names)
+        for number, reads in enumerate(self.reads):
+            for source in members(reads):
+                self.read_by[source] |= 1 << number
         self._reach()
 
     def fuse(self, nodes: int) -> None:
@@ -71,9 +76,7 @@ class Flow:
 
     def readers(self, nodes: int) -> Iterator[int]:
         """The nodes that read one of these, in order."""
-        for number, reads in enumerate(self.reads):
-            if reads & nodes and not nodes >> number & 1:
-                yield number
+        return members(union(self.read_by[number] for number in members(nodes)) & ~nodes)
 
     def sources(self, nodes: int) -> Iterator[int]:
         """The nodes that these read, the last first."""

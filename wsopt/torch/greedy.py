@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from wsopt.frontend.kinds import is_matmul, reduces_rows
 from wsopt.graph.ops import OPS, CostClass
@@ -19,15 +20,21 @@ RESTARTS = 4
 """Ways on that are tried from a part that a kernel takes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Answer:
-    """Why no kernel is made of groups, empty if one is; the bytes that it reads, constants left out, and those of
-    each output, by group.
+    """About the kernel of groups: the bytes that it reads, constants left out, and those of each output, by group.
+
+    Why none is made of them is `asked` for when it is wanted: mostly only bytes are, and finding out takes longer.
     """
 
-    refusal: str
+    asked: Callable[[], str]
     bytes_in: int = 0
     outputs: tuple[tuple[str, int], ...] = ()
+
+    @cached_property
+    def refusal(self) -> str:
+        """Why no kernel is made of the groups; empty if one is."""
+        return self.asked()
 
     @property
     def bytes_out(self) -> int:

@@ -28,8 +28,10 @@ def without_roundings(nodes: Sequence[Node], kept: Collection[str]) -> list[Node
         source = instead.get(node.tensors[0], node.tensors[0]) if node.tensors else ""
         if node.name in superfluous or (_widens(node, known.get(source)) and node.name not in kept):
             instead[node.name] = source
-        else:
+        elif instead and any(name in instead for name in node.tensors):
             found.append(replace(node, inputs=tuple(instead.get(str(x), x) for x in node.inputs)))
+        else:
+            found.append(node)
     return found
 
 
