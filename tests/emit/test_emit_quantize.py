@@ -183,10 +183,6 @@ REFUSED = {
         lambda g, y: g.mul(g.quantize_scale(y, "f8e4m3", 128, name="s"), 2.0),
         "node s: scales of groups of rows that are reduced whole are stored",
     ),
-    "whole numbers": (
-        lambda g, y: g.quantize(y, "i8", 512, name="q"),
-        "node q: quantizing to i8 is not lowered; to f8e4m3 it is",
-    ),
     "groups of another size": (
         lambda g, y: g.quantize(_norm_of_288(g), "f8e4m3", 96, name="q"),
         "groups of 96 elements of rows that are reduced whole are not lowered",

@@ -65,6 +65,16 @@ def cast_operand(dtype: str) -> Body:
     return body
 
 
+def added_rows(g: GraphBuilder) -> tuple[Symbol, Symbol, Symbol]:
+    """A tensor, places in it, and the rows that are added there."""
+    return g.input("x", (256, 64), "bf16"), g.input("i", (128,), "i32"), g.input("rows", (128, 64), "bf16")
+
+
+def by_product(g: GraphBuilder, x: Symbol, indices: Symbol, rows: Symbol) -> Symbol:
+    at = g.equal(g.iota(shape=(256, 1), axis=0), g.reshape(indices, shape=(1, 128)))
+    return g.add(x, g.matmul(g.cast(g.cast(at, "f32"), "bf16"), rows))
+
+
 def promoted(mode: str) -> Body:
     def body(g: GraphBuilder) -> Symbol:
         x, w = g.input("x", (256, 128), "bf16"), g.input("w", (512, 128), "i8")
@@ -303,6 +313,11 @@ REMEDIES: dict[str, Remedy] = {
         lambda g: g.matmul(g.slice(g.input("x", (256, 256), "f16"), stop=64), g.input("w", (64, 512), "f16")),
         "hand over the slice, with its strides",
         lambda g: g.matmul(g.input("x", (256, 64), "f16", strides=(256, 1)), g.input("w", (64, 512), "f16")),
+    ),
+    "rows that are added by index": Remedy(
+        lambda g: g.scatter_add(*added_rows(g)),
+        "where rows are finite, write it as a product: x + matmul(hot, rows)",
+        lambda g: by_product(g, *added_rows(g)),
     ),
     "a slice of what is computed": Remedy(
         lambda g: g.neg(g.slice(g.exp(g.input("x", (64, 128), "f32")), stop=64)),

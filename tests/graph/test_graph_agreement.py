@@ -395,6 +395,10 @@ _CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("gelu", 1, {"approximate": "tanh"}),
     *((f"reduce_{kind}", 1, {"axis": 1, "keepdims": False}) for kind in ("sum", "mean", "max", "min")),
     ("logsumexp", 1, {"axis": 1, "keepdims": True}),
+    ("reduce_argmax", 1, {"axis": 1, "keepdims": False}),
+    ("reduce_argmax", 1, {"axis": 0, "keepdims": True}),
+    ("cumsum", 1, {"axis": 1}),
+    ("cumsum", 1, {"axis": 0}),
     ("softmax", 1, {"axis": -1}),
     ("rms_norm", 2, {"eps": 1e-6}),
     ("layer_norm", 3, {"eps": 1e-5}),
@@ -445,6 +449,29 @@ def test_chosen_elements_keep_their_errors() -> None:
     operands = Figure(x, Errors(errors), "f32"), Figure(indices, Errors(), "i32")
     step = Step("gather", {"axis": 0}, "f32", OPS["gather"].evaluate((x, indices), {"axis": 0}))
     assert RULES["gather"](KIT, step, operands).total.tolist() == [[6, 7, 8], [0, 0, 0], [0, 0, 0]]
+
+
+def test_rows_that_are_added_bring_their_errors() -> None:
+    x, rows = np.zeros((4, 3), np.float32), np.full((3, 3), 2.0, np.float32)
+    indices = np.array([2, -1, 2], np.int32)
+    errors = np.arange(9, dtype=np.float32).reshape(3, 3)
+    operands = (
+        Figure(x, Errors(), "f32"),
+        Figure(indices, Errors(), "i32"),
+        Figure(rows, Errors(errors), "f32"),
+    )
+    step = Step("scatter_add", {}, "f32", OPS["scatter_add"].evaluate((x, indices, rows), {}))
+    found = RULES["scatter_add"](KIT, step, operands).total
+    np.testing.assert_allclose(found, [[0, 0, 0], [0, 0, 0], [6, 8, 10], [0, 0, 0]], atol=1e-4)
+    assert (found[2] > [6, 8, 10]).all(), "adding up rounds too"
+
+
+def test_an_arg_max_may_be_another_one_only_where_another_element_may_be_as_large() -> None:
+    x = np.array([[1, 5, 2, 4.5], [1, 5, 2, 3]], np.float32)
+    step = Step("reduce_argmax", {"axis": 1}, "i32", np.array([1, 1], np.int32))
+    found = RULES["reduce_argmax"](KIT, step, (Figure(x, Errors(np.full_like(x, 0.3)), "f32"),)).total
+    assert found.tolist() == [2, 0]
+    assert RULES["reduce_argmax"](KIT, step, (Figure(x, Errors(), "f32"),)).exact
 
 
 def test_bounds_are_no_wider_than_they_have_to_be() -> None:

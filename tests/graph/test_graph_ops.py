@@ -92,6 +92,7 @@ REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
 OTHERS = {
     *("matmul", "grouped_matmul", "gelu", "cast", "logical_not", "where", "iota", "reshape", "transpose"),
     *("slice", "concat", "pad", "gather", "softmax", "rms_norm", "layer_norm"),
+    *("reduce_argmax", "cumsum", "scatter_add"),
     *("dequantize", "quantize", "quantize_scale"),
 }
 
@@ -413,7 +414,7 @@ def test_table_is_ordered_complete_and_documented() -> None:
     primitives = [name for name in OPS if name in PRIMITIVES]
     assert list(OPS)[: len(primitives) + 1] == [*primitives, "matmul"]
     assert primitives[:2] == ["add", "sub"]
-    assert len(OPS) == 55
+    assert len(OPS) == 58
     for name, spec in OPS.items():
         assert spec.name == name
         assert spec.doc.endswith(".")
@@ -423,7 +424,85 @@ def test_table_is_ordered_complete_and_documented() -> None:
 def test_cost_classes() -> None:
     by_class = {cost: {spec.name for spec in OPS.values() if spec.cost is cost} for cost in CostClass}
     assert by_class[CostClass.CONTRACTION] == {"matmul", "grouped_matmul"}
-    assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose", "slice", "concat", "pad", "gather"}
-    assert by_class[CostClass.REDUCTION] == set(REDUCTIONS)
+    assert by_class[CostClass.MOVEMENT] == {
+        "reshape",
+        "transpose",
+        "slice",
+        "concat",
+        "pad",
+        "gather",
+        "scatter_add",
+    }
+    assert by_class[CostClass.REDUCTION] == {*REDUCTIONS, "reduce_argmax"}
     scaled = {"dequantize", "quantize", "quantize_scale"}
-    assert by_class[CostClass.COMPOSITE] == {"softmax", "rms_norm", "layer_norm", *scaled}
+    assert by_class[CostClass.COMPOSITE] == {"softmax", "cumsum", "rms_norm", "layer_norm", *scaled}
+
+
+# --- places ---------------------------------------------------------------------------------------------
+
+
+def test_arg_max_is_the_first_of_equals_and_the_first_that_is_no_number() -> None:
+    x = np.array([[1, 7, 7, 0], [-9, -5, -6, -5], [1, np.nan, 9, np.nan], [-np.inf] * 4], np.float32)
+    found = run("reduce_argmax", x, axis=-1)
+    assert (found.dtype, found.tolist()) == (np.dtype(np.int32), [1, 1, 1, 0])
+    assert run("reduce_argmax", x, axis=0, keepdims=True).tolist() == [[0, 2, 2, 2]]
+    assert run("reduce_argmax", np.array([3, 120, -7], np.int8), axis=0).tolist() == 1
+
+
+def test_running_sums_have_the_dtype_of_arithmetic() -> None:
+    x = normal(3, 50).astype(ml_dtypes.bfloat16)
+    close(run("cumsum", x, axis=-1), np.cumsum(x.astype(np.float64), axis=1), 1e-5)
+    close(run("cumsum", x, axis=0), np.cumsum(x.astype(np.float64), axis=0), 1e-5)
+    found = run("cumsum", np.full(300, 100, np.int8), axis=0)
+    assert (found.dtype, found[-1]) == (np.dtype(np.int32), 30000)
+
+
+def test_rows_are_added_where_indices_say_and_left_out_where_these_are_outside() -> None:
+    x, rows = normal(5, 3), normal(2, 3, 3, seed=1).astype(ml_dtypes.bfloat16)
+    indices = np.array([[4, 0, 4], [-1, 5, 4]], np.int32)
+    expected = x.astype(np.float64)
+    for at, row in zip(indices.reshape(-1), rows.reshape(6, 3), strict=True):
+        if 0 <= at < 5:
+            expected[at] += row.astype(np.float64)
+    close(run("scatter_add", x, indices, rows), expected)
+    whole = run(
+        "scatter_add", np.zeros(3, np.int8), np.array([1, 1], np.int32), np.array([100, 100], np.int8)
+    )
+    assert (whole.dtype, whole.tolist()) == (np.dtype(np.int32), [0, 200, 0])
+
+
+def test_indices_of_rows_that_are_added_are_tried_within_and_outside() -> None:
+    graph = single("scatter_add", ((9, 4), F32), ((64,), I32), ((64, 4), F32))
+    found = random_inputs(graph, 0)["x1"]
+    assert ((found >= 0) & (found < 9)).sum() > 40
+    assert ((found < 0) | (found >= 9)).any()
+
+
+@pytest.mark.parametrize(
+    ("op", "tensors", "attrs", "said"),
+    [
+        ("reduce_argmax", [((4,), BOOL)], {"axis": 0}, "inputs/0: dtype bool; wants a number"),
+        ("cumsum", [((4, 4), F32)], {"axis": 2}, "axis 2 of shape [4, 4]; allowed: -2 to 1"),
+        (
+            "scatter_add",
+            [((4, 4), F32), ((3,), F32), ((3, 4), F32)],
+            {},
+            "dtype f32; wants i32: cast the indices",
+        ),
+        (
+            "scatter_add",
+            [((4, 4), F32), ((3,), I32), ((3, 5), F32)],
+            {},
+            "shape [3, 5]; indices of [3] into [4, 4] want [3, 4]",
+        ),
+        (
+            "scatter_add",
+            [((), F32), ((3,), I32), ((3,), F32)],
+            {},
+            "rank 0; rows are added along a first axis",
+        ),
+    ],
+)
+def test_what_places_are_not_of(op: str, tensors: list[Any], attrs: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        single(op, *tensors, **attrs)

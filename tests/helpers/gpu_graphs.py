@@ -53,7 +53,14 @@ def cases() -> Iterator[Any]:
     groups = [([9, 4], "bf16"), ([3, 5, 4], "bf16"), ([3], "i32")]
     yield case("groups", groups, "grouped_matmul", ["i0", "i1", "i2"], transpose_b=True)
     yield case("gather inside", [([2, 4, 5], "f32"), ([3], "i32")], "gather", ["i0", "i1"], axis=1)
-    for op in ("reduce_sum", "reduce_max", "reduce_min", "reduce_mean", "logsumexp"):
+    added = [([4, 3], "bf16"), ([3, 2], "i32"), ([3, 2, 3], "f32")]
+    yield case("scatter_add", added, "scatter_add", ["i0", "i1", "i2"])
+    yield case(
+        "scatter_add_integers", [([5], "i8"), ([9], "i32"), ([9], "i8")], "scatter_add", ["i0", "i1", "i2"]
+    )
+    yield case("cumsum", [A], "cumsum", ["i0"], axis=-1)
+    yield case("cumsum_integers", [Q], "cumsum", ["i0"], axis=0)
+    for op in ("reduce_sum", "reduce_max", "reduce_min", "reduce_mean", "reduce_argmax", "logsumexp"):
         yield case(op, [A], op, ["i0"], axis=-1, keepdims=True)
         yield case(f"{op}_integers", [Q], op, ["i0"], axis=0)
     yield case("softmax", [A], "softmax", ["i0"], axis=0)

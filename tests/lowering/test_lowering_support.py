@@ -32,4 +32,4 @@ def test_every_operation_is_tried(op: str, h200: Machine, monkeypatch: pytest.Mo
 
 
 def test_what_is_taken(h200: Machine) -> None:
-    assert all(support.is_lowered(op, h200) for op in OPS)
+    assert [op for op in OPS if not support.is_lowered(op, h200)] == ["scatter_add"]

@@ -17,7 +17,7 @@ from wsopt.partition.candidates import find_candidates, groups
 from wsopt.partition.cut import cut
 from wsopt.partition.pieces import pieces_of
 from wsopt.partition.prices import Level, Price, Prices
-from wsopt.partition.web import Web, bits
+from wsopt.partition.web import Web, bits, members
 
 
 def _web(graph: Graph) -> Web:
@@ -45,6 +45,36 @@ def test_a_result_may_lie_as_all_that_read_it_see_it() -> None:
     assert web.forms[web.number["q"]] == ("q", "qh")
     assert web.forms[web.number["o"]] == ("o", "oh")
     assert web.forms[web.number["r"]] == ("r",)
+
+
+def rms_norm_backward(dtype: str = "bf16", *, stored: bool = False) -> Graph:
+    """dx and dweight of an RMS norm, and perhaps what it normed."""
+    g = GraphBuilder("backward")
+    x, dy = (g.input(name, (256, 512), dtype) for name in ("x", "dy"))
+    r = g.rsqrt(g.reduce_mean(g.mul(x, x), axis=-1, keepdims=True), name="r")
+    xhat = g.mul(x, r, name="xhat")
+    slope = g.reduce_mean(g.mul(dy, xhat), axis=-1, keepdims=True)
+    dx = g.cast(g.mul(g.sub(dy, g.mul(xhat, slope)), r), "bf16", name="dx")
+    g.output(dx, g.reduce_sum(g.mul(dy, xhat, name="p"), axis=0, name="dweight"), *([xhat] if stored else []))
+    return g.build()
+
+
+def test_elements_with_more_bytes_than_what_they_are_made_of_are_made_again(h200: Machine) -> None:
+    web = _web(rms_norm_backward())
+    assert web.free == {"xhat"}
+    assert {web.solid[n].name for n in members(web.reads[web.number["dweight"]])} == {"p"}
+    assert {web.solid[n].name for n in members(web.reads[web.number["p"]])} == {"r"}
+    sums = next(piece for piece in pieces_of(web, bits([web.number["p"], web.number["dweight"]])))
+    assert {one.name for one in sums.graph.inputs} == {"x", "dy", "r"}
+    assert "xhat" in sums.nodes
+    assert not Oracle(h200).ask(sums).refusal
+    assert _web(rms_norm_backward("f32")).free == {"xhat"}, "nobody has to write it"
+    assert "xhat" not in _web(rms_norm_backward(stored=True)).free, "it is written anyway"
+    g = GraphBuilder("bias")
+    x, w, bias = g.input("x", (256, 64), "bf16"), g.input("w", (64, 512), "bf16"), g.input("b", (512,), "f32")
+    h = g.add(g.matmul(x, w, name="p"), bias, name="h")
+    g.output(g.reduce_sum(h, axis=0), g.cast(h, "bf16"))
+    assert _web(g.build()).free == set(), "the product would be written in its place"
 
 
 def test_what_lies_between_two_nodes_is_in_their_part() -> None:

@@ -28,9 +28,8 @@ from wsopt.torch.report import report_of
 
 _NAMES = """
 llama mistral qwen2 qwen3 gemma gemma2 phi phi3 olmo2 starcoder2 stablelm granite cohere2 glm4 smollm3 exaone4
-nemotron llama4_text mixtral qwen3_moe olmoe minimax falcon bloom mpt opt gpt2 gptj gpt_neox gpt_bigcode bert roberta albert
-electra distilbert modernbert mpnet t5 umt5 bart mbart pegasus vit deit dinov2 beit dpt hubert
-wavlm mamba
+nemotron llama4_text mixtral qwen3_moe olmoe minimax falcon bloom mpt opt gpt2 gptj gpt_neox gpt_bigcode bert roberta
+albert electra distilbert modernbert mpnet t5 umt5 bart mbart pegasus vit deit dinov2 beit dpt hubert wavlm mamba
 """
 FAMILIES = tuple(_NAMES.split())
 _SIZES: dict[str, int | bool] = {

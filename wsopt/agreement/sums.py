@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -268,6 +269,59 @@ def _layer_norm(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     return _normed(kit, _apply(kit, "sub", x, _mean(kit, x)), attribute(step, "eps", 1e-5), weight, bias)
 
 
+def _cumsum(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """Those of a sum of an element and all before it."""
+    (x,) = operands
+    if step.dtype == "i32" and x.errors.exact:
+        return Errors()
+    value, axis = kit.real(x.value), step.attrs["axis"]
+    return summed(kit, x.errors, value, lambda e: kit.xp.cumsum(e, axis), value.shape[axis])
+
+
+def _scatter_add(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """Those of a sum of each row and the rows that are added to it."""
+    x, indices, rows = operands
+    exact = x.errors.exact and rows.errors.exact
+    if step.dtype == "i32" and exact:
+        return Errors()
+    places = [(at, int(to)) for at, to in enumerate(kit.xp.reshape(indices.value, (-1,)))]
+    inside = [(at, to) for at, to in places if 0 <= to < x.value.shape[0]]
+    most = max(Counter(to for _, to in inside).values(), default=0)
+
+    def total(which: Callable[[Figure], Array]) -> Array:
+        first, added_rows = which(x), which(rows)
+        if first is None and added_rows is None:
+            return None
+        found = kit.real(0.0) + kit.xp.broadcast_to(kit.real(0.0 if first is None else first), x.value.shape)
+        for at, to in inside if added_rows is not None else ():
+            found[to] += kit.xp.reshape(added_rows, (len(places), *x.value.shape[1:]))[at]
+        return found
+
+    def squared(one: Figure) -> Array:
+        return None if one.errors.random is None else one.errors.random**2
+
+    own = total(lambda one: kit.xp.abs(kit.real(one.value))) * F32_UNIT * 2 * (most + 8)
+    independent = total(squared)
+    bounded = added(own, total(lambda one: one.errors.bounded))
+    if independent is not None:
+        bounded = bounded + CONFIDENCE * kit.xp.sqrt(independent)
+    return Errors(bounded, None, total(lambda one: one.errors.flip))
+
+
+def _argmax(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """How far the places lie from the one that is found at which elements may as well be the largest."""
+    (x,) = operands
+    if x.errors.exact:
+        return Errors()
+    axis, keep = step.attrs["axis"], bool(attribute(step, "keepdims", False))
+    value, e = kit.real(x.value), x.errors.total
+    certain = kit.xp.amax(value - e, axis=axis, keepdims=True)
+    found = kit.xp.reshape(step.value, certain.shape)
+    places = kit.xp.cumsum(kit.xp.ones_like(value), axis) - 1
+    apart = kit.xp.abs(places - kit.real(found))
+    return Errors(flip=kit.xp.amax(kit.xp.where(value + e < certain, 0.0, apart), axis=axis, keepdims=keep))
+
+
 RULES: Mapping[str, Rule] = FromTable(
     lambda entry: ELEMENTWISE.get(entry.name),
     {
@@ -278,6 +332,9 @@ RULES: Mapping[str, Rule] = FromTable(
         "reduce_mean": _reduce_mean,
         "reduce_max": _extreme(1.0),
         "reduce_min": _extreme(-1.0),
+        "reduce_argmax": _argmax,
+        "cumsum": _cumsum,
+        "scatter_add": _scatter_add,
         "logsumexp": _logsumexp,
         "softmax": _softmax,
         "rms_norm": _rms_norm,

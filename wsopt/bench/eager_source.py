@@ -163,13 +163,13 @@ def _expression(graph: RawGraph, node: RawNode) -> str:
         return product_expression(graph, node)
     if node.op == "grouped_matmul":
         return grouped_expression(graph, node)
+    if node.op in _SPECIAL:
+        return _SPECIAL[node.op](graph, node, operands)
     if node.op.startswith("reduce_") or node.op == "logsumexp":
         axis, keep = int(node.attrs["axis"]), node.flag("keepdims")
         return f"{_CALLS[node.op]}({operands[0]}, dim={axis}, keepdim={keep})"
     if node.op in _CALLS:
         return f"{_CALLS[node.op]}({operands[0]})"
-    if node.op in _SPECIAL:
-        return _SPECIAL[node.op](graph, node, operands)
     if node.op in PRIMITIVES:
         return PRIMITIVES[node.op].in_torch(*operands)
     raise Inapplicable(f"{node.name}: no torch code is written for {node.op}")
@@ -221,6 +221,20 @@ def _gather(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     before = ":, " * axis if axis >= 0 else "..., "
     behind = ", :" * (-axis - 1) if axis < 0 else ""
     return f"{operands[0]}[{before}{operands[1]}.long(){behind}]"
+
+
+def _argmax(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
+    axis, keep = int(node.attrs["axis"]), node.flag("keepdims")
+    return f"torch.argmax({operands[0]}, dim={axis}, keepdim={keep}).to(torch.int32)"
+
+
+def _cumsum(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
+    return f"torch.cumsum({operands[0]}, dim={int(node.attrs['axis'])}, dtype=torch.float32)"
+
+
+def _scatter_add(_graph: RawGraph, _node: RawNode, operands: Sequence[str]) -> str:
+    x, indices, rows = operands
+    return f"{x}.float().index_add(0, {indices}.long(), {rows}.float())"
 
 
 def _norm(graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
@@ -284,6 +298,9 @@ _SPECIAL: dict[str, Callable[[RawGraph, RawNode, Sequence[str]], str]] = {
     "quantize": _quantize,
     "quantize_scale": _quantize_scale,
     "gather": _gather,
+    "reduce_argmax": _argmax,
+    "cumsum": _cumsum,
+    "scatter_add": _scatter_add,
     "pad": _pad,
     "pow": lambda _graph, _node, operands: f"{operands[0]} ** {operands[1]}",
     "softmax": lambda _g, node, operands: f"torch.softmax({operands[0]}, {int(node.attrs.get('axis', -1))})",

@@ -233,7 +233,9 @@ class Arithmetic:
             yield f"{self.name(item.name + BEFORE, 0)} = {name}"
         factor = None if item.rescale is None else operand(item.rescale).name
         if item.kind == "max":
-            yield f"{name} = {LARGER if item.keeps_nan else 'gl.maximum'}({name}, {whole})"
+            kept = name if factor is None else f"gl.where({factor}, {name}, NEG_INF)"
+            self.called |= set() if factor is None else {"NEG_INF"}
+            yield f"{name} = {LARGER if item.keeps_nan else 'gl.maximum'}({kept}, {whole})"
         elif item.name in self.apart:
             self.called |= {"lane_sums"} if factor is None else {"lane_sums", "by_lanes"}
             kept = name if factor is None else f"by_lanes({name}, {factor})"

@@ -26,6 +26,12 @@ LARGER = "larger"
 LARGEST_OF_GROUPS = "largest_of_groups"
 """The function that gives each element of a row the largest of its group."""
 
+RUNNING_SUMS = "running_sums"
+"""The function that gives each element of a row its sum with all before it."""
+
+TO_I8 = "round_i8"
+"""The function that rounds to eight bits, and holds what is beyond them."""
+
 FIRST_OF = "first_of"
 """The function that gives every thread the first of some numbers in shared memory."""
 
@@ -48,6 +54,8 @@ def called(names: Set[str]) -> dict[str, Any]:
         "uses_larger": LARGER in names,
         "uses_first_of": FIRST_OF in names,
         "uses_groups": LARGEST_OF_GROUPS in names,
+        "uses_i8": TO_I8 in names,
+        "uses_running_sums": RUNNING_SUMS in names,
         "uses_place_of": "place_of" in names,
         "uses_lane_sums": "lane_sums" in names,
         "uses_by_lanes": "by_lanes" in names,

@@ -24,10 +24,11 @@ from wsopt.emit.unroll import older_values, unrolled
 from wsopt.emit.windows import windows_of
 from wsopt.program.ids import ValueKind
 from wsopt.program.ranges import LiveLoops, live_loops
-from wsopt.program.types import Space
+from wsopt.program.types import Space, row_role
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.program_order import consumer_order
 from wsopt.schedule.types import PartitionRole
+from wsopt.tensors.views import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +190,11 @@ class Consumer:
         What is added to before a product has overwritten it is cleared: values where K-blocks are few, and sums there
         and of partial sums.
         """
-        plan, operations, layout = self.plan, self.operations, self.plan.loop_layout
-        rows = f"rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, {layout}))"
+        plan, operations, layout, rows = self.plan, self.operations, self.plan.loop_layout, self._rows
         if plan.loops_over_tiles:
             started = operations.writer.starts() if plan.program.long_rows else ()
             return [rows, *started, *([f"columns = column + {self._tile_columns()}"] if plan.columns else [])]
-        lines = [] if plan.columns else [rows]
+        lines = [rows] if self._counts_rows or not plan.columns else []
         if plan.values_apart:
             return [
                 *lines,
@@ -211,10 +211,22 @@ class Consumer:
                 lines += self._cleared(accumulator_names(plan.s, name))
         return [*lines, *operations.vectors()]
 
+    @property
+    def _rows(self) -> str:
+        """The line with the places of the rows in the layout of the loop's tiles."""
+        return f"rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, {self.plan.loop_layout}))"
+
+    @property
+    def _counts_rows(self) -> bool:
+        """Whether the loop computes with the places of its rows."""
+        places = (f"iota_{row_role(self.plan.s.swap)}",)
+        return any(isinstance(i, Statement) and i.primitive in places for i in self.plan.program.items)
+
     def _loops(self) -> list[str]:
         """The loops, with what goes on before, under and after them."""
         plan, vectors = self.plan, self.plan.prefetched.values()
         under = load_lines(vectors, plan.place("rows", "columns"), plan.s)
+        under += [self._rows] if self._counts_rows and plan.columns and under else []
         later = plan.split or plan.refill.first or plan.refill.apart
         under += [] if later else [inputs.input_loads(plan)]
         if not plan.in_loop:

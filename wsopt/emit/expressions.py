@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from wsopt.emit.called import LARGER, LARGEST_OF_GROUPS
+from wsopt.emit.called import LARGER, LARGEST_OF_GROUPS, RUNNING_SUMS, TO_I8
 from wsopt.emit.quantized import narrow_name
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
@@ -85,12 +85,16 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
     if primitive.family is Family.ROUNDING:
         (operand,) = operands
         assert isinstance(operand, Operand), "a cast of a number is folded before"
+        if statement.dtype is DType.I8:
+            return f"{TO_I8}({in_type(operand.name, operand, DType.F32)})"
         whole = _host_number(operand, statement.dtype)
         return f"{operand.name} * 1.0" if whole else f"{operand.name}.to({GLUON[statement.dtype]})"
     if primitive.family is Family.GROUPED:
-        tile, group = operands
-        assert isinstance(tile, Operand), "groups are of a tile's rows"
-        return f"{LARGEST_OF_GROUPS}({tile.name}, {group}, ROWS_LAYOUT)"
+        tile, *group = operands
+        assert isinstance(tile, Operand), "neighbours are of a tile's rows"
+        if not group:
+            return f"{RUNNING_SUMS}({in_type(tile.name, tile, DType.F32)})"
+        return f"{LARGEST_OF_GROUPS}({tile.name}, {group[0]}, ROWS_LAYOUT)"
     if statement.primitive in _PLACES:
         return _PLACES[statement.primitive]
     if primitive.family is Family.INDEX:  # along the accumulator's rows or columns
@@ -122,6 +126,8 @@ def helpers(item: Statement) -> set[str]:
     if item.dtype in NARROW_TYPES and PRIMITIVES[item.primitive].family is not Family.ROUNDING:
         return {narrow_name(item.primitive, item.dtype)}
     if PRIMITIVES[item.primitive].family is Family.GROUPED:
-        return {LARGEST_OF_GROUPS, LARGER, "tl"}
+        return {RUNNING_SUMS} if len(item.args) == 1 else {LARGEST_OF_GROUPS, LARGER, "tl"}
+    if PRIMITIVES[item.primitive].family is Family.ROUNDING and item.dtype is DType.I8:
+        return {TO_I8}
     infinite = {number(a) for a in item.args if isinstance(a, float) and math.isinf(a)}
     return infinite | {PRIMITIVES[item.primitive].helper} - {""}

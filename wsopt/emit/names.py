@@ -110,6 +110,7 @@ _KERNEL_WORDS = frozenset(
             "right",
         ),
         *("mul_bf16", "mul_f16", "sub_bf16", "sub_f16", "prepack"),
+        *("larger", "largest_of_groups", "running_sums", "plus", "round_i8"),
         *("outputs", "tensors", "device", "low", "high", "split", "value", "INF", "NEG_INF"),
         *(
             "OPTIONS",

@@ -23,7 +23,7 @@ from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, Statement
+from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, Statement, takes_row
 
 STATIONARY = Slots("stationary", "STATIONARY_SETS")
 """The sets of tiles that a block holds through its loop."""
@@ -221,7 +221,7 @@ class KernelPlan:
     @property
     def reduces_rows(self) -> bool:
         """Whether whole rows are reduced, in the loop or after it, so that their length is a constant."""
-        after = any(isinstance(item, Reduction) for item in self.program.after.items)
+        after = any(map(takes_row, self.program.after.items))
         return self.program.whole_rows or self.program.long_rows or after
 
     @property

@@ -17,6 +17,7 @@ from wsopt.frontend.merging import Layout, merge_views
 from wsopt.frontend.segments import offsets_use
 from wsopt.frontend.types import Contraction, Region
 from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Term, Value, reachable
+from wsopt.graph.types import DType
 from wsopt.tensors.views import (
     BEFORE,
     FULL,
@@ -46,7 +47,7 @@ Extent = tuple[str, int] | tuple[Share | int, ...] | int
 def _output_view(draft: Draft, name: str, piece: int, value: Term) -> RawView:
     """View of an output. Raises LoweringError for an output that is neither a tile nor one value a row."""
     axes, kind, spans = draft.axes, draft.axes.graph.type_of(name), draft.pool.spans(value)
-    if kind.dtype not in OUTPUTS:
+    if kind.dtype not in OUTPUTS and not (kind.dtype is DType.I32 and spans == {Role.ROW}):
         raise LoweringError(f"output {name} is {kind.dtype.value}; add a cast to a floating-point type")
     if Role.STREAM in spans:
         raise LoweringError(

@@ -22,10 +22,11 @@ from wsopt.tensors.views import Scalar
 OPERANDS = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2, DType.F32)
 """Element types of the tensor cores' operands; of f32 they take the leading bits, which are tf32."""
 
-OUTPUTS = (DType.F32, DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
+_FLOATS = (DType.F32, DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
+OUTPUTS = (*_FLOATS, DType.I8)
 """Element types that a kernel stores."""
 
-SOURCES = (*OUTPUTS, DType.I32, DType.I8, DType.BOOL)
+SOURCES = (*_FLOATS, DType.I32, DType.I8, DType.BOOL)
 """Element types that elementwise operations read."""
 
 _NARROW = (DType.BF16, DType.F8E4M3, DType.F8E5M2)

@@ -80,7 +80,8 @@ def is_pointwise(node: Node) -> bool:
 
 def reduces_rows(node: Node) -> bool:
     """Whether a node's values depend on others along an axis of its operand."""
-    return OPS[node.op].cost is CostClass.REDUCTION or node.op in ("softmax", *NORMS, *QUANTIZING)
+    composite = ("softmax", "cumsum", *NORMS, *QUANTIZING)
+    return OPS[node.op].cost is CostClass.REDUCTION or node.op in composite
 
 
 def matmul_dims(node: Node) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -66,7 +66,8 @@ class OnlineSums(Rewriter):
             if found is not None:
                 change = self.pool.apply(value.node, "sub", self.term(found[0]), self._with(found[1], "safe"))
                 return self.copy(value, (change,))
-        if value.primitive in ("reduce_max", "reduce_largest") and value.needs:
+        begins_anew = len(value.args) > 1  # where the largest that it depends on grows
+        if value.primitive in ("reduce_max", "reduce_largest") and value.needs and not begins_anew:
             raise LoweringError(
                 f"node {value.node}: the maximum is of values that depend on a reduction along the same axis "
                 f"({self._last_sink(value.needs)[1]}); that takes a second pass over the axis"

@@ -43,8 +43,11 @@ class _Padder(Rewriter):
     # --- where it would count -----------------------------------------------------------------------
 
     def _neutral(self, sink: str, term: Term) -> Term:
-        """A sink's operand with what it ignores beyond the end; the other operand of a product is zero there."""
-        state, neutral = self.state(term), -math.inf if sink == "reduce_max" else 0.0
+        """A sink's operand with what it ignores beyond the end; the other operand of a product is zero there. Of
+        magnitudes zero is the least.
+        """
+        largest = sink == "reduce_max" or (sink == "reduce_largest" and not self.pool.match(term, "abs"))
+        state, neutral = self.state(term), -math.inf if largest else 0.0
         ignored = state == neutral or (sink == "contract" and _is_finite(state))
         return term if ignored else self._inside(term, neutral)
 

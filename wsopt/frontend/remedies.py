@@ -17,6 +17,10 @@ OWN_SUMS = (
 SLICE_BEFORE = "make {} an input, and hand over the slice, with its strides: it is a view, and moves nothing"
 SLICE_INPUTS = "take slices of the inputs that it is computed from"
 OWN_OUTPUTS = "make each part an output, and join them after the call"
+ROWS_BY_PRODUCT = (
+    "where rows are finite, write it as a product: x + matmul(hot, rows), with hot = cast(cast(equal(iota, indices), "
+    '"f32"), "bf16"), the iota along x\'s rows and the indices along columns'
+)
 OWN_GRAPH = "give each a graph of its own"
 
 # For element types of operands and of inputs that no instruction takes, views of results, and

@@ -155,6 +155,12 @@ def _check_gathers(graph: Graph, kind: Kind) -> None:
             )
 
 
+def _check_added_rows(graph: Graph) -> None:
+    """Refuse rows that are added by index: no kernel adds what others may add to in one order."""
+    for node in (node for node in graph.nodes if node.op == "scatter_add"):
+        raise LoweringError(f"node {node.name}: scatter_add is not lowered; {remedies.ROWS_BY_PRODUCT}")
+
+
 # --- roles ----------------------------------------------------------------------------------------------
 
 
@@ -350,6 +356,7 @@ def graph_axes(graph: Graph) -> Axes:
     _check_joints(graph, kind)
     _check_gathers(graph, kind)
     check_segments(graph, kind)
+    _check_added_rows(graph)
     sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)

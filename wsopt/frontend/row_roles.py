@@ -18,6 +18,11 @@ MOST_HELD, MOST_HELD_BYTES = 1 << 15, 200 << 10
 all tensors, those that go out among them.
 """
 
+MOST_COMPARED = MOST_HELD // 2
+"""Elements of a row that a consumer compares with their largest: it has them in f32 until then, which spills above.
+Longer ones can run on from part to part, in one pass.
+"""
+
 OUTER_ROWS = 16
 """Rows of a tile at least where neighbours in memory are of different rows: of 16-bit elements a sector of L2."""
 
@@ -89,6 +94,9 @@ def _is_held(axes: Axes) -> bool:
         if not stored and not _depends_on_reductions(axes.graph):
             return False
         columns *= OUTER_ROWS
+    places = any(node.op == "reduce_argmax" for node in axes.graph.nodes)
+    if places and columns > MOST_COMPARED and not stored and not _depends_on_reductions(axes.graph):
+        return False
     return columns <= MOST_HELD and columns * sum(v.dtype.bits // 8 for v in full) <= MOST_HELD_BYTES
 
 

@@ -15,7 +15,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
 from wsopt.frontend.axes import Axes, Dim, RawView
-from wsopt.frontend.expand import OUTPUTS, SOURCES, narrow_nodes, pointwise
+from wsopt.frontend.expand import SOURCES, narrow_nodes, pointwise
 from wsopt.frontend.groups import in_rows
 from wsopt.frontend.kinds import (
     NORMS,
@@ -29,6 +29,7 @@ from wsopt.frontend.kinds import (
     paged,
 )
 from wsopt.frontend.pages import paged_operand
+from wsopt.frontend.places import MOST_PLACES, arg_max, running_sum
 from wsopt.frontend.segments import offsets_use
 from wsopt.frontend.values import Draft, Pool, Rule, Term
 from wsopt.graph.lengths import compared_extents
@@ -334,6 +335,15 @@ def _logsumexp(reader: _Reader, node: Node) -> Term:
     return make("where", make("equal", largest, math.inf), math.inf, logarithm)
 
 
+def _of_places(reader: _Reader, node: Node) -> Term:
+    """What a node makes of the places in its rows."""
+    x, extent = _varying(reader, node)
+    if node.op == "reduce_argmax" and extent > MOST_PLACES:
+        raise LoweringError(f"node {node.name}: reduce_argmax of {extent} elements; at most {MOST_PLACES}")
+    make = arg_max if node.op == "reduce_argmax" else running_sum
+    return make(reader.pool, reader.axes.kind, node, x)
+
+
 def _norm(reader: _Reader, node: Node) -> Term:
     """x over the root of its mean square, for layer_norm after its mean; times the weight, plus the bias."""
     make = partial(reader.pool.apply, node.name)
@@ -352,10 +362,6 @@ def _quantized(reader: _Reader, node: Node) -> Term:
     """The largest magnitude over that of the type, or one for zero; for `quantize` x over that, rounded."""
     make, dtype = partial(reader.pool.apply, node.name), node.attr("dtype", DType)
     x, _ = _varying(reader, node)
-    if node.op == "quantize" and dtype not in OUTPUTS:
-        raise LoweringError(
-            f"node {node.name}: quantizing to {dtype.value} is not lowered; to {DType.F8E4M3.value} it is"
-        )
     inside = in_rows(reader.axes, node)
     if inside and reader.axes.kind is not Kind.ROWS:
         raise LoweringError(
@@ -391,6 +397,8 @@ def _visit(reader: _Reader, node: Node) -> Term:
             return _dequantized(reader, node)
         case "softmax":
             return _softmax(reader, node)
+        case "reduce_argmax" | "cumsum":
+            return _of_places(reader, node)
         case op if op in NORMS:
             return _norm(reader, node)
         case op if op in QUANTIZING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.graph.types import DType
-from wsopt.tensors.views import FULL, Bound, Output, Reduction, Role, Source, Statement, View
+from wsopt.tensors.views import FULL, Bound, Output, Reduction, Role, Source, Statement, View, takes_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ class Region:
 
     @property
     def whole_rows(self) -> bool:
-        """Whether rows of a tile are reduced, so that a tile has to have all columns."""
-        return any(isinstance(item, Reduction) for item in self.statements)
+        """Whether rows of a tile are reduced, or summed up place by place: a tile has to have all columns."""
+        return any(map(takes_row, self.statements))
 
     @property
     def operand_dtype(self) -> DType:

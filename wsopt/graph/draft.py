@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wsopt.graph.elsewhere import LATER, SAID
+from wsopt.graph.elsewhere import SAID
 from wsopt.graph.faults import MAX_CANDIDATES, Faults, hint, join, quote
 from wsopt.graph.fields import (
     SCALAR_WORDS,
@@ -143,9 +143,7 @@ def _read_op(value: object, pointer: str, faults: Faults) -> OpSpec | None:
 
 
 def _unknown_op(name: str) -> str:
-    """Message for an op that the format does not have: a later version's, another library's, or a misspelling."""
-    if name in LATER:
-        return f"the op {quote(name)} is not in this version yet: {LATER[name]}"
+    """Message for an op that the format does not have: another library's, or a misspelling."""
     if name in SAID:
         return f"unknown op {quote(name)}; here that is {SAID[name]}"
     return f"unknown op {quote(name)}{hint(name, OPS, _MISSPELT) or '; `wsopt ops` lists all'}"

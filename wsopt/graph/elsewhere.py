@@ -1,23 +1,13 @@
-"""Names of other libraries and of later versions that the format does not know, and a message for each.
+"""Names of other libraries that the format does not know, and a message for each.
 
-Three kinds: what the format has under another name, what a composition of its operations says, and what a later
-version adds. A near miss among the format's own names is `faults.nearest`.
+Two kinds: what the format has under another name, and what a composition of its operations says. A near miss among
+the format's own names is `faults.nearest`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-
-_OUTSIDE = "compute it outside of the graph, and make its result an input"
-
-LATER: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(("scatter_add",), _OUTSIDE),
-        **dict.fromkeys(("reduce_argmax", "cumsum"), _OUTSIDE),
-    }
-)
-"""Operations that a later version has: what to do today."""
 
 _NAMES = {
     "matmul": "mm bmm dot gemm linear dense addmm",
@@ -26,6 +16,8 @@ _NAMES = {
     "reduce_mean": "mean",
     "reduce_max": "max amax",
     "reduce_min": "min amin",
+    "reduce_argmax": "argmax",
+    "scatter_add": "index_add",
     "layer_norm": "layernorm",
     "rms_norm": "rmsnorm",
     "silu": "swish",

@@ -38,14 +38,16 @@ def compared_extents(graph: Graph) -> dict[str, int]:
 
 
 def gathered_extents(graph: Graph) -> dict[str, int]:
-    """The inputs that `gather` takes its indices from, each with the least extent that they choose from."""
+    """The inputs that `gather` and `scatter_add` take their indices from, each with the least extent that they choose
+    from.
+    """
     found: dict[str, int] = {}
     for node in graph.nodes:
-        if node.op == "gather":
-            table, name = node.tensors
+        if node.op in ("gather", "scatter_add"):
+            table, name, *_ = node.tensors
             while (view := graph.producer(name)) is not None and view.op in _SEEN:
                 name = view.tensors[0]
-            extent = graph.type_of(table).shape[node.attr("axis", int)]
+            extent = graph.type_of(table).shape[node.attr("axis", int) if node.op == "gather" else 0]
             found[name] = min(found.get(name, extent), extent)
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wsopt.graph import grouped, scales
+from wsopt.graph import grouped, indexed, scales
 from wsopt.graph import infer as rule
 from wsopt.graph import meaning as value
 from wsopt.graph.infer import Attrs, DTypeRule, OpFault, Shape, ShapeRule, Types
@@ -277,6 +277,25 @@ _GATHER = OpSpec(
     "The elements of x at i32 indices along `axis`; zeros for an index outside, negative ones among them.",
     (AttrSpec("axis", AttrKind.AXIS, 0),),
 )
+_SCATTER_ADD = OpSpec(
+    "scatter_add",
+    ("x", "indices", "rows"),
+    CostClass.MOVEMENT,
+    indexed.scattered_shape,
+    indexed.scattered_dtype,
+    indexed.scatter_add,
+    "x with `rows` added to its rows at i32 indices; a row whose index is outside is left out.",
+)
+_CUMSUM = OpSpec(
+    "cumsum",
+    ("x",),
+    CostClass.COMPOSITE,
+    rule.axis_shape,
+    rule.arithmetic,
+    indexed.cumsum,
+    "The sum of each element and all before it along `axis`.",
+    (AttrSpec("axis", AttrKind.AXIS, required=True),),
+)
 _SOFTMAX = OpSpec(
     "softmax",
     ("x",),
@@ -347,10 +366,18 @@ _OTHERS: tuple[OpSpec, ...] = (
     _CONCAT,
     _PAD,
     _GATHER,
+    _SCATTER_ADD,
     _reduction("reduce_sum", rule.arithmetic, value.reduction(np.sum), "The sum along `axis`."),
     _reduction("reduce_max", rule.arithmetic, value.reduction(np.max), "The largest along `axis`."),
     _reduction("reduce_min", rule.arithmetic, value.reduction(np.min), "The smallest along `axis`."),
     _reduction("reduce_mean", rule.real, value.reduce_mean, "The mean along `axis`, in f32."),
+    _reduction(
+        "reduce_argmax",
+        indexed.place_dtype,
+        indexed.argmax,
+        "The first place of the largest along `axis`, as i32; of the first not-a-number where there is one.",
+    ),
+    _CUMSUM,
     _reduction(
         "logsumexp",
         rule.real,

@@ -7,7 +7,6 @@ import math
 from dataclasses import replace
 
 from wsopt.importers.onnx_table import Call, Result, axis_of, entry, require_floats
-from wsopt.importers.rows import require_op
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
 
@@ -84,7 +83,6 @@ def _norm(call: Call) -> Value:
 
 @entry("ReduceLogSumExp")
 def _log_sum_exp(call: Call) -> Value:
-    require_op("logsumexp")
     return _reduced(call, "logsumexp", call.value(0))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from wsopt.graph.ops import OPS
 from wsopt.importers.onnx_table import Array, Call, Result, axis_of, entry
 from wsopt.importers.repeats import written_out
-from wsopt.importers.rows import require_op, rows_at
+from wsopt.importers.rows import rows_at
 from wsopt.torch.values import Untaken, Value, plain_dims
 from wsopt.torch.writer import Writer
 
@@ -169,7 +169,6 @@ def joined(w: Writer, values: Sequence[Value], axis: int) -> Value:
 
 @entry("Pad")
 def _pad(call: Call) -> Value:
-    require_op("pad")
     w, x = call.w, call.value(0)
     rank = len(x.shape)
     if call.attr("mode", "constant") != "constant" or (call.number("value", 2) or 0.0) != 0.0:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from wsopt.graph.elsewhere import LATER
-from wsopt.graph.ops import OPS
 from wsopt.torch.values import Untaken, Value, plain_dims
 from wsopt.torch.writer import Writer
 
@@ -13,7 +11,6 @@ def rows_at(w: Writer, x: Value, indices: Value, axis: int) -> Value:
     found = _part(w, x, indices, axis)
     if found is not None:
         return found
-    require_op("gather")
     laid, tensor = w.laid_out(x, range(len(x.shape)))
     whole, chosen = w.laid_out(indices, range(len(indices.shape)))
     name = w.node("gather", [tensor, chosen], axis=axis)
@@ -45,10 +42,3 @@ def _start(w: Writer, indices: Value) -> int | None:
         known = w.nodes.get(str(node.inputs[0]))
         return node.inputs[1] if known is not None and known.op == "iota" else None
     return 0 if node is not None and node.op == "iota" else None
-
-
-def require_op(op: str) -> None:
-    """Raise Untaken unless graphs of this version have an operation."""
-    if op not in OPS:
-        told = f": {LATER[op]}" if op in LATER else ""
-        raise Untaken(f"the graph's operation {op} is not in this version yet{told}")

@@ -312,17 +312,15 @@ def _reduction(name: str) -> Callable[..., Tensor]:
 
 
 def _associative_scan(value: Tensor, axis: int, combine_fn: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """`gl.associative_scan` of integers in a row: of each and all before it. Of floats nobody knows the order."""
-    if value.dtype.floating or len(value.shape) != 1 or int(axis):
-        raise InterpreterError(
-            f"associative_scan along {axis} of {value.dtype} {value.shape}: want a row of integers"
-        )
-    found, reach = value.data.copy(), 1
-    while reach < found.size:
+    """`gl.associative_scan`: of each and all before it along an axis. Floats are combined in one of the orders that
+    Triton may choose.
+    """
+    found, reach = np.moveaxis(value.data, int(axis), 0).copy(), 1
+    while reach < len(found):
         left, right = (Tensor(part, value.dtype, None) for part in (found[:-reach], found[reach:]))
         found = np.concatenate([found[:reach], combine_fn(left, right).data])
         reach *= 2
-    return Tensor(found, value.dtype, value.layout)
+    return Tensor(np.moveaxis(found, 0, int(axis)), value.dtype, value.layout)
 
 
 def _reduce(value: Tensor, axis: int, combine_fn: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

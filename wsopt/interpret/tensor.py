@@ -73,8 +73,10 @@ class Tensor:
         """Shape, element type and layout."""
         return TensorType(self._shape, self.dtype, self.layout)
 
-    def to(self, dtype: DType) -> Tensor:
-        """Convert the elements."""
+    def to(self, dtype: DType, *, bitcast: bool = False) -> Tensor:
+        """Convert the elements, or take their bits as those of another type of as many."""
+        if bitcast:
+            return Tensor(self.data.view(dtype.value.numpy), dtype.value, self.layout)
         return Tensor(dtypes.convert(self.data, dtype.value), dtype.value, self.layout)
 
     def reshape(self, *shape: Any) -> Tensor:

@@ -225,6 +225,13 @@ def k_block_phase(
     )
 
 
+def _exchanged(item: Item) -> str:
+    """What threads that share a row make of it together: a running sum goes through them as a sum does."""
+    if isinstance(item, Reduction):
+        return item.kind
+    return "sum" if item.primitive == "running_sum" else ""
+
+
 def row_phase(
     items: Sequence[Item],
     every: Sequence[Item],
@@ -240,7 +247,7 @@ def row_phase(
         s.rows * s.columns,
         sum(isinstance(item, Statement) for item in items),
         sum(isinstance(item, Statement) and item.primitive in _SPECIAL for item in items),
-        tuple(RowReduction(item.kind, lanes, warps) for item in items if isinstance(item, Reduction)),
+        tuple(RowReduction(kind, lanes, warps) for kind in map(_exchanged, items) if kind),
         vectors=len(vectors) * s.columns * layout.rows,
     )
 

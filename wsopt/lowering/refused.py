@@ -48,6 +48,13 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
             f"graph {region.name}: the products' columns have {region.extent(Role.COLUMN)} elements, held whole; "
             f"one tensor instruction takes {machine.mma_columns_max}"
         )
+    for role in (Role.ROW, Role.COLUMN):
+        read = [*region.streams, *region.stationary_operands, *(source.view for source in region.sources)]
+        if region.contractions and all(role not in view.roles for view in read):
+            yield (
+                f"graph {region.name}: no input has its {role}s, which are counted alone, and a call does not say "
+                "how many there are: make what the product is added to an input"
+            )
     if region.body and region.promote:
         yield f"graph {region.name}: f8 sums in f32 are not lowered inside such a loop"
 

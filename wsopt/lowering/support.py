@@ -131,7 +131,7 @@ def _alone(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
 def _at_indices(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
     x, places = g.input("x", (_ROWS, _COLUMNS), "bf16"), g.input("i", (_ROWS,), "i32")
     for result in _results(g, spec, [x, places]):
-        if result.dtype is DType.BF16:
+        if result.dtype in (DType.BF16, DType.F32):
             yield g.cast(g.mul(result, 2.0), "bf16")
 
 

@@ -17,6 +17,7 @@ from wsopt.report.facts import (
 )
 from wsopt.report.layout import percent
 from wsopt.report.outcome import binds
+from wsopt.report.walls import wall_sentences
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -33,6 +34,7 @@ def what_binds(verified: VerifiedSchedule) -> dict[str, Any]:
     )
     return {
         "sentence": sentence,
+        "wall": " ".join(wall_sentences(verified)),
         "loop": f"Its loop: {binds(limits, schedule.ii)}",
         "reached": f"{percent(p.roofline_us / p.microseconds)} of the roofline's {p.roofline_us:,.2f} us is reached.",
         "limits": [

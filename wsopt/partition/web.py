@@ -1,8 +1,9 @@
 """What depends on what in a graph, as sets of bits: which nodes have results that may lie in memory between kernels.
 
 A node's result is *free* where no kernel has to hand it to another: views of a tensor, unless a kernel may copy what
-they see, and what is computed from indices alone. Whoever needs such a result makes it again. The others are *solid*;
-a kernel computes some of them.
+they see, what is computed from indices alone, and elements that several nodes read and that are less to make again
+than to write and read, such as inputs times a factor of each row. Whoever needs such a result makes it again. The
+others are *solid*; a kernel computes some of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from wsopt.frontend.kinds import MOVES, VIEWS
+from wsopt.frontend.kinds import MOVES, VIEWS, is_pointwise, producer
 from wsopt.graph.types import Graph, Node
 
 
@@ -35,9 +36,32 @@ class Web:
         for node in self.graph.nodes:
             if all(name in indices for name in node.tensors):
                 indices.add(node.name)
-            if node.name in indices or (node.op in VIEWS and not (self.moves and node.op in MOVES)):
+            if (
+                node.name in indices
+                or (node.op in VIEWS and not (self.moves and node.op in MOVES))
+                or self._is_cheaper_again(node, found)
+            ):
                 found.add(node.name)
         return frozenset(found)
+
+    def _is_cheaper_again(self, node: Node, free: set[str]) -> bool:
+        """Whether an elementwise result moves fewer bytes if those that read it compute it again than if one kernel
+        writes it for the others; what it is made of is written as well then, if that is no input. `free` are the
+        nodes before it that are free.
+        """
+        others = len(self.graph.consumers(node.name)) - 1
+        if others < 1 or not is_pointwise(node) or node.name in self.graph.outputs:
+            return False
+        found, left = set[str](), [*node.tensors]
+        while left:
+            name = left.pop()
+            if name in free:
+                left += producer(self.graph, name).tensors
+            else:
+                found.add(name)
+        read = sum(self.graph.type_of(name).nbytes for name in found)
+        written = sum(self.graph.type_of(name).nbytes for name in found if self.graph.input(name) is None)
+        return others * read + written < (others + 1) * node.type.nbytes
 
     @cached_property
     def solid(self) -> tuple[Node, ...]:

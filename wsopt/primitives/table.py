@@ -174,6 +174,8 @@ _ENTRIES: tuple[Primitive, ...] = (
     _rounding("bf16", "bfloat16", convert=1),
     _rounding("f8e4m3", "float8_e4m3fn", convert_f8=1),
     _rounding("f8e5m2", "float8_e5m2", convert_f8=1),
+    # of two elements, as the others: SASS of Triton 3.9, sm_90
+    _rounding("i8", "int8", max=4, add=2, compare=2, select=2, logic=1.5),
     _place("iota_row", Family.INDEX, iadd=1),
     _place("iota_column", Family.INDEX, iadd=1),
     _place("iota_stream", Family.INDEX, iadd=1),
@@ -183,6 +185,8 @@ _ENTRIES: tuple[Primitive, ...] = (
     _place("inside_stream", Family.INSIDE, iadd=1, compare=1),
     _place("inside_column", Family.INSIDE, compare=1),
     _place("largest_of_group", Family.GROUPED, max=1.5, logic=0.5),
+    # SASS of 1024 elements over 4 warps, Triton 3.9, sm_90: 22 FADD and 6 SHFL of 8 elements a thread
+    _place("running_sum", Family.GROUPED, add=2.75, shuffle=0.75),
 )
 
 PRIMITIVES = Table("primitive", *_ENTRIES)

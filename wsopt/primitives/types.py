@@ -23,7 +23,7 @@ class Family(enum.Enum):
     ROUNDING = "the type in the primitive's name"
     INDEX = "i32: a place along an axis, or an axis's extent"
     INSIDE = "bool: whether a place is before the end of an axis"
-    GROUPED = "f32: what neighbours of a row have in common"
+    GROUPED = "f32: what an element's neighbours in its row make of it"
 
 
 @dataclass(frozen=True, slots=True)

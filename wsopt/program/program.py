@@ -22,7 +22,7 @@ from wsopt.program.lazy import Lazy
 from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
-from wsopt.tensors.views import FULL, Output, Reduction, Role, Source
+from wsopt.tensors.views import FULL, Output, Role, Source, takes_row
 from wsopt.tensors.views import Item as Item
 
 _UNBOUNDED = Bounds((), 1, 1)
@@ -346,7 +346,7 @@ class TileProgram:
     @property
     def whole_rows(self) -> bool:
         """Whether an iteration is a tile that has whole rows, for the loop reduces them."""
-        reduces = any(isinstance(item, Reduction) for item in self.items)
+        reduces = any(map(takes_row, self.items))
         return self.iteration is Iteration.TILE and reduces and not self.long_rows
 
     @property

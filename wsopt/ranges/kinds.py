@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from wsopt.program.program import Iteration, TileProgram
-from wsopt.tensors.views import Reduction
+from wsopt.tensors.views import takes_row
 
 
 def kind_of(program: TileProgram) -> Hashable:
@@ -14,7 +14,7 @@ def kind_of(program: TileProgram) -> Hashable:
     """
     s = program.structure
     sums = (s.splits, s.shares, s.swap, s.depth, s.copies, s.tail, s.transforms, s.exp2_eighths)
-    reduces = any(isinstance(item, Reduction) for item in program.after.items)
+    reduces = any(map(takes_row, program.after.items))
     if program.iteration is Iteration.K_BLOCKS and not program.computes and not reduces:
         return sums
     return (*sums, s.rows, s.columns, s.consumer_warps, s.subtiles)

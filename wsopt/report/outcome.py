@@ -18,6 +18,7 @@ from wsopt.report.facts import (
     unit_load,
 )
 from wsopt.report.layout import counted, difference, joined, microseconds, percent, shares, table, wrapped
+from wsopt.report.walls import wall_sentences
 from wsopt.schedule import budget
 from wsopt.schedule.certificate import Certificate, Rejected, RunnerUp
 from wsopt.schedule.verified import VerifiedSchedule
@@ -75,6 +76,7 @@ def binding_section(verified: VerifiedSchedule, certificate: Certificate, width:
         *table(("limit of II", "cycles", "of II"), rows, "<>>", width),
         "",
         *wrapped(f"The kernel: bound by {schedule.prediction.bound_by} ({floors}).", width),
+        *(line for text in wall_sentences(verified) for line in wrapped(text, width)),
     ]
     sentences = (
         _tensor_share(verified),

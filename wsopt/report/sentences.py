@@ -23,7 +23,7 @@ from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import max_depth
-from wsopt.tensors.views import Reduction
+from wsopt.tensors.views import Reduction, takes_row
 
 _ARITHMETIC = (OpKind.ELEMENTWISE, OpKind.RESCALE, OpKind.ACCUMULATE)
 
@@ -214,7 +214,7 @@ def _streamed(verified: VerifiedSchedule) -> tuple[str, ...]:
     work = sum(op.issue for op in verified.program.loop if op.consumer == 0)
     memory = percent(unit_load(verified, Unit.MEMORY) / ii, 0)
     each = "The warpgroup" if s.consumers == 1 else f"Each of {s.consumers} consumers"
-    reduces = any(isinstance(item, Reduction) for item in verified.program.items)
+    reduces = any(map(takes_row, verified.program.items))
     does = ["reads", "reduces" if reduces else "computes"]
     does += ["stores"] if verified.program.of(OpKind.TMA_STORE) else []
     return (

@@ -18,6 +18,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 Axes = tuple[int | None, ...]
 
 _NORMS = ("softmax", "rms_norm", "layer_norm")
+_REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_mean", "reduce_argmax", "logsumexp")
 _SCALED = ("dequantize", "quantize", "quantize_scale")
 
 
@@ -144,6 +145,13 @@ def _gather(node: RawNode, axis: int, shapes: Shapes) -> Axes:
     return (axis if axis < along else axis - indices + 1, None)
 
 
+def _scatter_add(node: RawNode, axis: int, shapes: Shapes) -> Axes:
+    """Along an axis behind the rows."""
+    if axis == 0:
+        raise _WholeOnly(node.name)
+    return (axis, None, axis - 1 + len(shapes[str(node.inputs[1])]))
+
+
 def _reduce(node: RawNode, axis: int, shapes: Shapes) -> Axes:
     along = node.attrs["axis"] % len(shapes[str(node.inputs[0])])
     if not node.flag("keepdims"):
@@ -177,7 +185,9 @@ _RULES: Mapping[str, Callable[[RawNode, int, Shapes], Axes]] = {
     "pad": _pad,
     "gather": _gather,
     "iota": lambda _node, _axis, _shapes: (),
-    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_mean", "logsumexp"), _reduce),
+    "scatter_add": _scatter_add,
+    "cumsum": _along_last,
+    **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(_NORMS, _along_last),
     **dict.fromkeys(_SCALED, _scaled),
 }

@@ -115,12 +115,12 @@ def compared_extents(graph: RawGraph) -> dict[str, int]:
 
 
 def gathered_extents(graph: RawGraph) -> dict[str, int]:
-    """The inputs that `gather` takes its indices from, each with the least extent that they choose from: the first of
-    the shapes of inputs, which tables are.
+    """The inputs that `gather` and `scatter_add` take their indices from, each with the least extent that they choose
+    from: of the shapes of inputs, which tables are.
     """
     found: dict[str, int] = {}
-    for node in (node for node in graph.nodes if node.op == "gather"):
-        table, item = (seen_input(graph, name) for name in node.tensors)
+    for node in (node for node in graph.nodes if node.op in ("gather", "scatter_add")):
+        table, item = (seen_input(graph, name) for name in node.tensors[:2])
         if table is not None and item is not None:
             extent = min(found.get(item.name, 2**31 - 1), table.shape[int(node.attrs.get("axis", 0))])
             found[item.name] = extent

@@ -210,6 +210,31 @@ def _reduce_mean(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs
     return _reduction(torch.mean)(arithmetic, arithmetic.reals(tensors), attrs)
 
 
+def _argmax(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    """The first place of the largest; torch leaves open which of equals it gives."""
+    (x,), axis = arithmetic.numbers(tensors), attrs["axis"]
+    top = (x == x.amax(dim=axis, keepdim=True)) | (x != x)
+    places = (
+        torch.cumsum(top.to(torch.int32), dim=axis).eq(0).sum(dim=axis, keepdim=bool(attrs.get("keepdims")))
+    )
+    return places.to(torch.int32)
+
+
+def _cumsum(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    (x,) = arithmetic.numbers(tensors)
+    return torch.cumsum(x, dim=attrs["axis"], dtype=x.dtype)
+
+
+def _scatter_add(arithmetic: Arithmetic, tensors: Sequence[Tensor], _attrs: Attrs) -> Tensor:
+    x, indices, rows = tensors
+    x, rows = arithmetic.numbers((x, rows))
+    places, flat = indices.reshape(-1), rows.reshape(-1, *x.shape[1:])
+    inside = (places >= 0) & (places < x.shape[0])
+    known = inside.reshape(-1, *(1,) * (x.ndim - 1))
+    added = torch.where(known, flat, torch.zeros((), dtype=x.dtype, device=x.device))
+    return x.index_add(0, torch.where(inside, places, 0).long(), added)
+
+
 def _logsumexp(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
     return _reduction(torch.logsumexp)(arithmetic, arithmetic.reals(tensors), attrs)
 
@@ -292,6 +317,9 @@ _OTHERS: Mapping[str, Meaning] = {
     "reduce_max": _reduction(torch.amax),
     "reduce_min": _reduction(torch.amin),
     "reduce_mean": _reduce_mean,
+    "reduce_argmax": _argmax,
+    "cumsum": _cumsum,
+    "scatter_add": _scatter_add,
     "logsumexp": _logsumexp,
     "softmax": _softmax,
     "rms_norm": _rms_norm,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.graph.types import DType
+from wsopt.primitives import Family, family_of
 
 
 class Role(StrEnum):
@@ -284,8 +285,8 @@ class Reduction:
 
     In the loop its name is the running result with the present K-block in it, and `name.before` the one without
     (-inf for a maximum, 0 for a sum, before the first); after the loop its name is the result. With `rescale`,
-    a row value of the loop, a sum is multiplied by it before the K-block's own is added. A maximum that `keeps_nan`
-    is not a number where one element is none.
+    a row value of the loop, a sum is multiplied by it before the K-block's own is added; a maximum begins anew where
+    it does not hold. A maximum that `keeps_nan` is not a number where one element is none.
     """
 
     name: str
@@ -302,6 +303,11 @@ class Reduction:
 
 Item = Statement | Reduction
 """What arithmetic is made of."""
+
+
+def takes_row(item: Item) -> bool:
+    """Whether an item needs more of a row than one element: it reduces it, or computes with neighbours."""
+    return isinstance(item, Reduction) or family_of(item.primitive) is Family.GROUPED
 
 
 def pow2(extent: int) -> int:

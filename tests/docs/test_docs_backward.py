@@ -1,0 +1,26 @@
+"""The predictions of backward passes in docs/cuts.md are those of their file, and its graphs are there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wsopt.graph.parse import load_graph
+
+DOCS = Path(__file__).parents[2] / "docs"
+FOUND = json.loads((DOCS / "rows/backward/predicted/h200.json").read_text("utf-8"))
+PAGE = (DOCS / "cuts.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", FOUND["graphs"])
+def test_a_row_of_the_table_follows_from_the_file(name: str) -> None:
+    graph, one = load_graph(DOCS / f"rows/backward/{name}.json"), FOUND["graphs"][name]
+    tensors = [*(item.type for item in graph.inputs), *(graph.type_of(name) for name in graph.outputs)]
+    rate = sum(tensor.nbytes for tensor in tensors) / one["predicted_us"] / 1e3
+    assert f"| {name} | {one['kernels']} | {one['predicted_us']} | {rate:.0f} |" in PAGE
+
+
+def test_the_time_before_is_told() -> None:
+    assert f"{FOUND['graphs']['rms_norm_backward']['before_us']} us by the same model" in PAGE
