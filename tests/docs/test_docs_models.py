@@ -68,6 +68,15 @@ def test_the_readme_tells_the_same_of_models() -> None:
     assert f"gain nothing yet, {ratio('bert:32x512')} and {ratio('vit:32')}." in told
 
 
+def test_families() -> None:
+    rows, told = read("models/families.json")["rows"], page("torch.md")
+    whole = [row["family"] for row in rows if row["share"] == 1]
+    assert f"models of {len(rows)} families" in told
+    assert f"| {', '.join(whole)} | 100% |" in told
+    assert all(f"| {r['family']} | {100 * r['share']:.1f}% |" in told for r in rows if r["share"] < 1)
+    assert max(row["error"] / row["error_without"] for row in rows) < 1.25
+
+
 def test_cuts() -> None:
     told = page("cuts.md")
     small_mlp, small_block, mlp, block = read("cuts/h200.json")["rows"]
