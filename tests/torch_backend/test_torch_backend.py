@@ -583,3 +583,4 @@ def test_products_of_groups_are_pieces_with_their_gate() -> None:
         found = compiled(experts)(x, ends)
         same(found, experts(x, ends))
     assert sum(one.count("grouped_matmul") for one in pieces(seen)) == 3
+    assert report_of(seen).share == 1

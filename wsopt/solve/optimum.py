@@ -17,6 +17,7 @@ from ortools.sat.python import cp_model
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.epilogue import Epilogues, epilogues
+from wsopt.program.limits import Limit
 from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.schedule import budget
 from wsopt.schedule.types import EpilogueBuffers, PlacedOp, Schedule
@@ -32,6 +33,10 @@ from wsopt.solve.worker import solved
 _DETERMINISTIC_LIMIT = 20.0
 _TIGHT_LIMIT = 1.0
 """Work after which the tightest order among equals is no longer looked for."""
+_APART_LIMIT = 2.0
+"""Work for one II of consumers with programs of their own, which is asked for to save work."""
+_DECIDED = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}
+"""Whether there is a schedule, where that was decided."""
 
 
 class Outcome(StrEnum):
@@ -153,6 +158,7 @@ class _Optimum:
         """Find the least II; look at larger ones only where they might buy a shorter epilogue."""
         low, most = ii_bounds(self.program, self.machine)
         low = max(low, consumers_interval(self.program, self.machine, self.margin))
+        low = self._with_programs_apart(low, most)
         least = self._tightest(low, most)
         if least is None or (least.found and self.last is not None and self.last.ends_soonest()):
             return
@@ -160,6 +166,24 @@ class _Optimum:
         if left <= most:
             rest = self._attempt(left, most)
             self.proved = rest.status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+
+    def _with_programs_apart(self, low: int, most: int) -> int:
+        """An II that none is below: the least where each consumer may run a program of its own.
+
+        Such a schedule stands at every larger II too, so that steps double and halve; without that each II has to be
+        asked for in turn. Where products are computed with, `consumers_interval` has said so of one consumer.
+        """
+        steady = all(family.steady for family in FAMILIES.values())
+        if self.program.computes_with_products or stretches(self.program) or not steady:
+            return low
+        apart = replace(self.program, lifted=self.program.lifted | {Limit.ONE_PROGRAM})
+
+        def probe(interval: int) -> bool | None:
+            model = build(apart, self.machine, self.margin, (interval, interval))
+            _, status = solved(model.cp, _APART_LIMIT)
+            return _DECIDED.get(status)
+
+        return least_interval(probe, low, most, self.program.grain, steady=True).bound
 
     def _tightest(self, low: int, most: int) -> Least | None:
         """The least II, or None where it is hard to find and would buy nothing: the time is at its floor without it.

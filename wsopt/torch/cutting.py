@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import fx
@@ -184,6 +185,18 @@ _COUNTED_AS = {
 """Operations that torch's table of counts lacks, with one that does as much."""
 
 
+def _of_groups(a: torch.Tensor, b: torch.Tensor, *_how: Any, **_more: Any) -> int:
+    """Of a product of groups, whatever axis offsets cut: each row, column and place of the contracted axis counts
+    once, and each matrix where both operands have one a group.
+    """
+    matrices = int(a.shape[0]) if a.dim() == b.dim() == 3 else 1
+    return 2 * matrices * int(a.shape[-2]) * int(a.shape[-1]) * int(b.shape[-1])
+
+
+_COUNTS = dict.fromkeys(filter(None, [getattr(torch.ops.aten, "_grouped_mm", None)]), _of_groups)
+"""Operations that it lacks without such a one."""
+
+
 def fx_flops(lowered: Lowered) -> int:
     """Floating-point operations of the products and attentions of an FX graph, as torch counts them.
 
@@ -192,7 +205,8 @@ def fx_flops(lowered: Lowered) -> int:
     total = 0
     for node in lowered.graph.nodes:
         packet = getattr(node.target, "overloadpacket", None)
-        count = flop_registry.get(_COUNTED_AS.get(packet, packet)) if node.target in TABLE else None
+        known = _COUNTS.get(packet) or flop_registry.get(_COUNTED_AS.get(packet, packet))
+        count = known if node.target in TABLE else None
         other = packet is torch.ops.aten.convolution and node.name in lowered.refused
         if count is not None and "val" in node.meta and not other:
             args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
