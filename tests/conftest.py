@@ -11,7 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
+import machine_code
+
 from wsopt import candidates
+from wsopt.codegen import aot
 from wsopt.machine import Machine, load_machine
 
 MARKS_OF_FIXTURES = {
@@ -52,6 +55,14 @@ def no_search_beside_the_compiler() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "_CORES", sys.maxsize)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machine_code_that_is_known() -> Iterator[None]:
+    """Texts of kernels whose machine code has a record are compiled now and then only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aot, "ask_child", machine_code.answer)
         yield
 
 

@@ -117,7 +117,7 @@ def test_partial_sums_move_in_pairs(name: str) -> None:
 
 
 def test_compiles_with_another_triton(other_triton: str) -> None:
-    names = list(CASES)[::2]  # those that are compiled above
+    names = list(CASES)[::4]  # some of those that are compiled above
     for name, other in zip(names, compiled_by(other_triton, [emitted(n).source for n in names]), strict=True):
         mine = dataclasses.asdict(compiled(name))
         assert other["triton_version"] != mine["triton_version"]

@@ -1,0 +1,72 @@
+"""Records of machine code: what is not known is compiled, what is known now and then, and a difference is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import machine_code
+import pytest
+
+ASKED: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that counts what it is asked for, and makes as many instructions as a text has letters."""
+
+    def made(module: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        ASKED.append(request["source"])
+        return {"instructions": len(request["source"]), "seconds": 1.5}
+
+    ASKED.clear()
+    monkeypatch.setattr(machine_code, "ask_child", made)
+
+
+def known(monkeypatch: pytest.MonkeyPatch, *texts: str, more: int = 0) -> None:
+    """Have records of texts, each with so many instructions more than it has letters."""
+    found = {
+        machine_code._key("m", {"source": text}): {"instructions": len(text) + more, "seconds": 0.0}
+        for text in texts
+    }
+    monkeypatch.setattr(machine_code, "_records", lambda: found)
+
+
+def test_what_has_no_record_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, "another")
+    assert machine_code.answer("m", {"source": "text"})["instructions"] == 4
+    assert ASKED == ["text"]
+
+
+def test_one_of_four_that_have_one_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["x" * length for length in range(1, 81)]
+    known(monkeypatch, *texts)
+    assert [machine_code.answer("m", {"source": text})["instructions"] for text in texts] == [*range(1, 81)]
+    assert 8 <= len(ASKED) <= 32
+
+
+def test_other_machine_code_of_a_known_text_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["x" * length for length in range(1, 41)]
+    known(monkeypatch, *texts, more=1)
+    with pytest.raises(AssertionError, match="other machine code"):
+        [machine_code.answer("m", {"source": text}) for text in texts]
+
+
+def test_another_compiler_knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, "text")
+    monkeypatch.setattr(machine_code, "_compiler", lambda: "1.0 another")
+    machine_code.answer("m", {"source": "text"})
+    assert ASKED == ["text"]
+
+
+def test_records_are_what_tests_have_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WSOPT_RECORD_MACHINE_CODE", str(tmp_path))
+    monkeypatch.setattr(machine_code, "_records", dict)
+    machine_code.answer("m", {"source": "text"})
+    monkeypatch.setattr(machine_code, "FILE", tmp_path / "records.json")
+    monkeypatch.setattr("sys.argv", ["machine_code.py", str(tmp_path)])
+    machine_code.main()
+    key = machine_code._key("m", {"source": "text"})
+    assert json.loads((tmp_path / "records.json").read_text()) == {key: {"instructions": 4, "seconds": 0.0}}
