@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from wsopt.perf.timing import predict
 from wsopt.program.types import Sharing, Structure
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import DEFAULT_MARGIN
-from wsopt.validate import select
 from wsopt.validate.again import predict_again, started_by
 from wsopt.validate.command import Request, run
 from wsopt.validate.files import (
@@ -50,11 +48,8 @@ def graph_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(graph_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Candidates of a sixth of the structures: bounds of all take most of the time."""
-    folder, every = tmp_path_factory.mktemp("made") / "candidates", select.structures
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(select, "structures", lambda *asked: itertools.islice(every(*asked), 0, None, 6))
-        text, _ = run(request(graphs=(graph_file,), candidates=folder), silent)
+    folder = tmp_path_factory.mktemp("made") / "candidates"
+    text, _ = run(request(graphs=(graph_file,), candidates=folder), silent)
     assert text.startswith(f"small: {COUNT} of ")
     assert f"python3 -m wsopt.validate.measure {folder}" in text
     return folder
