@@ -76,6 +76,16 @@ def test_computes(name: str) -> None:
     assert small_case(made).fault(made.source, 1) is None
 
 
+@pytest.mark.parametrize("page", [64, 128, 256])
+def test_k_blocks_of_whole_pages_have_no_loop_with_masks(page: int) -> None:
+    """The end of the axis cuts none of them, so a loop for one that it cuts would never run."""
+    made = emitted(replace(PAGED, page=page, places=3, lengths=False), structure())
+    assert "stream_extent, matmul" not in made.source
+    assert "stream_extent, matmul" in emitted(replace(PAGED, lengths=False), structure()).source
+    found = simulate(made.graph, made.verified, made.source, 2)
+    assert found.lines_run == found.lines
+
+
 def test_a_place_outside_reads_zeros_and_nothing_else() -> None:
     made = emitted(PAGED, structure())
     inputs = random_inputs(made.graph, 0)

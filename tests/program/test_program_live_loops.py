@@ -62,7 +62,7 @@ def part_of(own: list[int], part: int, splits: int) -> list[int]:
 
 def seen(bounds: tuple[Bound, ...], s: Structure) -> LiveLoops:
     """What ran for any tile at these lengths of rows and streamed axis."""
-    most, none, begins, ends, waits = 0, False, False, False, False
+    most, least, begins, ends, waits = 0, len(LENGTHS), False, False, False
     scalars = SCALARS if any(bound.terms for bound in bounds) else (0,)
     rows_of = LENGTHS if len(scalars) == 1 else LENGTHS[::4]
     for rows, stream, n in itertools.product(rows_of, (64, 300, 704), scalars):
@@ -77,10 +77,10 @@ def seen(bounds: tuple[Bound, ...], s: Structure) -> LiveLoops:
                     own = ranges(bounds, s, tile + consumer * s.rows, s.rows, span, rows, n)
                 begins |= own[0] < own[1]
                 most = max(most, own[2] - own[1])
-                none |= own[1] == own[2]
+                least = min(least, own[2] - own[1])
                 ends |= own[2] < own[3]
                 waits |= own[0] > span[0]
-    return LiveLoops(most, none, begins, ends, waits)
+    return LiveLoops(most, least, begins, ends, waits)
 
 
 BOUNDS = {
@@ -112,7 +112,8 @@ def test_what_runs_is_live(name: str) -> None:
         s = structure(rows, depth, consumers)
         found, live = seen(BOUNDS[name], s), live_loops(within(*BOUNDS[name]), s)
         assert found.most_whole <= live.most_whole, s
-        for part in ("none_whole", "begins", "ends", "waits"):
+        assert live.least_whole <= found.least_whole, s
+        for part in ("begins", "ends", "waits"):
             assert getattr(live, part) or not getattr(found, part), (part, s)
 
 
@@ -141,9 +142,9 @@ def test_parts_of_a_long_axis_that_a_mask_ends_have_whole_k_blocks() -> None:
 
     for depth, splits in itertools.product((32, 64, 128), (2, 4, 7, 8, 16, 32)):
         s = structure(64, depth, 1, splits)
-        assert live_loops(within(*bounds), s).none_whole or least(s) > 0, s
-    assert not live_loops(within(*bounds), structure(64, 64, 1, 7)).none_whole
-    assert live_loops(within(*bounds), structure(64, 64, 1, 32)).none_whole
+        assert not live_loops(within(*bounds), s).least_whole or least(s) > 0, s
+    assert live_loops(within(*bounds), structure(64, 64, 1, 7)).least_whole
+    assert not live_loops(within(*bounds), structure(64, 64, 1, 32)).least_whole
 
 
 def test_what_cannot_run_is_not() -> None:
@@ -157,9 +158,9 @@ def test_what_cannot_run_is_not() -> None:
     assert live_loops(within(*BOUNDS["rows alone"]), two).most_whole == 0
     assert live_loops(within(*BOUNDS["to a K-block's last"]), two).most_whole == 2
     assert live_loops(within(*BOUNDS["both against the rows"]), two).most_whole == 3
-    assert live_loops(within(*BOUNDS["to a K-block's last"]), two).none_whole  # a consumer without rows
+    assert not live_loops(within(*BOUNDS["to a K-block's last"]), two).least_whole  # a consumer without rows
     for name in ("to a K-block's last", "a wide band"):
-        assert not live_loops(within(*BOUNDS[name]), structure(64, 64, 1)).none_whole
+        assert live_loops(within(*BOUNDS[name]), structure(64, 64, 1)).least_whole
     assert not live_loops(within(*BOUNDS["from a K-block's first"]), two).begins
     assert not live_loops(within(*BOUNDS["to a K-block's last"]), two).ends
     assert not live_loops(within(*BOUNDS["window"]), structure(64, 64, 1)).waits
@@ -171,12 +172,27 @@ def test_what_cannot_run_is_not() -> None:
     assert not live_loops(within(Bound(1, 1, -32)), two).waits
 
 
+def test_an_axis_of_whole_pages_never_ends_inside_of_a_k_block_that_divides_them() -> None:
+    def end(depth: int, *more: Bound, splits: int = 1, whole: int = 256) -> LiveLoops:
+        last = Bound(0, -1, 1023)
+        return live_loops(
+            Bounds((*more, last), 64, 1024, last, whole=whole), structure(64, depth, 1, splits)
+        )
+
+    for depth in (64, 128, 256):
+        assert (end(depth).ends, end(depth).least_whole) == (False, 256 // depth)
+    assert (end(64, whole=32).ends, end(64, whole=32).least_whole) == (True, 0)
+    assert end(64, splits=4).least_whole == 0  # a part of few may have none
+    assert end(64, CAUSAL).ends
+    assert end(64, CAUSAL).least_whole == 0
+
+
 def test_a_scalar_may_ask_for_any_loop_but_keeps_the_width_of_a_window() -> None:
     one, two = structure(64, 64, 1), structure(64, 64, 2)
     found = live_loops(within(*BOUNDS["a length"]), one)
-    assert found == LiveLoops(float("inf"), none_whole=True, begins=False, ends=True, waits=False)
+    assert found == LiveLoops(float("inf"), least_whole=0, begins=False, ends=True, waits=False)
     window = live_loops(within(*BOUNDS["a chunk's window"]), two)
-    assert window == LiveLoops(2, none_whole=True, begins=True, ends=True, waits=True)
+    assert window == LiveLoops(2, least_whole=0, begins=True, ends=True, waits=True)
     other = Bound(-1, 1, 127, ((-1, "m"),)), Bound(1, -1, 0, N)
     assert live_loops(within(*other), two).most_whole == float("inf")
     assert live_loops(within(*BOUNDS["from a length on"]), two).begins

@@ -72,7 +72,8 @@ def bounds_of(region: Region) -> Bounds:
     """Bounds on a region's streamed axis."""
     extents = region.extent(Role.ROW), region.extent(Role.STREAM)
     end = region.bounds[-1] if region.end is End.BOUND else None
-    return Bounds(region.bounds, *extents, end, region.end is End.MASKS, region.full_rows)
+    whole = math.lcm(*(view.page for view in region.streams if view.page))
+    return Bounds(region.bounds, *extents, end, region.end is End.MASKS, region.full_rows, whole)
 
 
 def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:

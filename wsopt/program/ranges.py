@@ -32,7 +32,7 @@ class Bounds:
 
     `end` is the bound, if any, that is the end of the axis, which a kernel knows when it is launched. Where `masked`
     the graph's own masks end every row before; with `full_rows` every row has an element, for a number was taken for
-    minus infinity.
+    minus infinity. The axis always has a multiple of `whole` elements, such as whole pages.
     """
 
     every: tuple[Bound, ...]
@@ -41,6 +41,11 @@ class Bounds:
     end: Bound | None = None
     masked: bool = False
     full_rows: bool = False
+    whole: int = 1
+
+    def end_cuts(self, depth: int) -> bool:
+        """Whether the axis may end inside of a K-block of this depth."""
+        return self.end is not None and self.whole % depth > 0
 
 
 def splits(bound: Bound) -> bool:
@@ -110,13 +115,13 @@ def own_k_iterations(bounds: Bounds, s: Structure) -> tuple[float, ...]:
 @dataclass(frozen=True, slots=True)
 class LiveLoops:
     """`most_whole` is an upper bound of the K-blocks of one consumer's tile in which every element counts, without
-    limit infinite; `none_whole` says whether a tile may have none. The others say whether a mask can be at work in
+    limit infinite; `least_whole` is a lower bound. The others say whether a mask can be at work in
     K-blocks where a tile `begins` and where it `ends`, and whether a consumer ever `waits` for others' K-blocks
     before its own.
     """
 
     most_whole: float
-    none_whole: bool
+    least_whole: int
     begins: bool
     ends: bool
     waits: bool
@@ -126,25 +131,33 @@ def live_loops(bounds: Bounds, s: Structure) -> LiveLoops:
     """The loops that can run for some tile, some extents of rows and of the streamed axis."""
     waits = s.consumers > 1 and any(_comes_later(bound, s) for bound in bounds.every if bound.stream == 1)
     if not all(map(splits, bounds.every)):
-        return LiveLoops(0, none_whole=True, begins=False, ends=True, waits=waits)
+        return LiveLoops(0, least_whole=0, begins=False, ends=True, waits=waits)
     # Indices are not negative: other lower bounds never leave anything out.
     lower = [b for b in bounds.every if b.stream > 0 and (b.row < 0 or b.constant < 0 or b.terms)]
     upper = [bound for bound in bounds.every if bound.stream < 0]
     constants = [bound for bound in upper if bound != bounds.end]
     pairs = [*itertools.product((_START, *lower), constants)]
-    ends = len(constants) < len(upper)
+    ends = bounds.end_cuts(s.depth)
     # Some end before the first K-block does, for the first rows or for later ones.
     short = any(bound.row < 0 or bound.constant + 1 < s.depth or bound.terms for bound in constants)
     whole = min((_most_whole(one, other, s) for one, other in pairs), default=math.inf)
     if s.splits > 1:  # a part has its share of those that count for any row
         whole = min([whole, *(-(-_most_of_tile(*pair, s) // s.splits) for pair in pairs)])
+    none = s.consumers > 1 or ends or bool(lower) or short or _short_parts(constants, s)
     return LiveLoops(
         most_whole=whole,
-        none_whole=s.consumers > 1 or ends or bool(lower) or short or _short_parts(constants, s),
+        least_whole=0 if none else _least_whole(bounds, constants, s),
         begins=any(_cuts(b, -b.constant, s) for b in lower),
         ends=ends or any(_cuts(b, b.constant + 1, s) for b in constants),
         waits=waits,
     )
+
+
+def _least_whole(bounds: Bounds, upper: Sequence[Bound], s: Structure) -> int:
+    """Whole K-blocks of a tile, or a part of one, that has one at least: all that the axis is a multiple of, where
+    nothing but its end, which cuts none, leaves any out.
+    """
+    return 1 if upper or s.parted or bounds.end is None else bounds.whole // s.depth
 
 
 def _most_whole(lower: Bound, upper: Bound, s: Structure) -> float:
