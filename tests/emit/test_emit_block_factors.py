@@ -51,7 +51,7 @@ def _constant_rows(g: GraphBuilder) -> Symbol:
     """Scales of groups of a constant as they come, which are turned before the first launch."""
     x, w = g.input("x", (200, 512), "f8e4m3", constant=True), g.input("w", (256, 512), "f8e4m3")
     left = g.cast(g.dequantize(x, g.input("sx", (200, 4), "f32", constant=True), 128), "bf16")
-    right = g.cast(g.dequantize(w, g.input("sw", (2, 4), "f32"), block=(128, 128)), "bf16")
+    right = g.cast(g.dequantize(w, g.input("sw", (2, 4), "f32", constant=True), block=(128, 128)), "bf16")
     return g.cast(g.matmul(left, right, transpose_b=True, name="p"), "bf16", name="y")
 
 
@@ -101,6 +101,7 @@ FAULTS = {
     "factor of columns": (" * first_of(", " * 1.0 + 0 * first_of("),
     "first": ("layout=layout) == 0", "layout=layout) == 1"),
     "place of a block": ("column_tile * TILE_COLUMNS // 128, k_block", "column_tile * 0, k_block"),
+    "place of a scale that is spread": ("k_block * TILE_DEPTH // 128 * 4", "k_block * TILE_DEPTH // 128"),
     "place of a group": ("k_block * TILE_DEPTH // 128, row_tile", "0 * TILE_DEPTH // 128, row_tile"),
     "sums that go on": ("use_acc=False", "use_acc=True"),
 }

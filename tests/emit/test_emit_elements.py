@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Callable
 
 import element_graphs
 import pytest
@@ -12,6 +13,7 @@ from emit_mutants import survives
 
 from wsopt.codegen import Expectation, compile_kernel, verdict
 from wsopt.emit.source import expected_instructions
+from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import Graph
@@ -139,10 +141,32 @@ def test_a_slice_has_the_places_that_it_had() -> None:
 def test_nothing_beyond_a_slice_is_read_or_written() -> None:
     """Rows of 304 and tiles of 512: a tensor map ends with the slice, and begins before it."""
     made = emitted(element_graphs.biased_slice, 4, 512, 2)
-    assert "x_extents = [38, 404]" in made.source
-    for good, wrong in (("TILE_COLUMNS + 100", "TILE_COLUMNS + 99"), ("TILE_ROWS + 5", "TILE_ROWS + 4")):
+    assert "x_extents = [38, 408]" in made.source
+    for good, wrong in (("TILE_COLUMNS + 104", "TILE_COLUMNS + 96"), ("TILE_ROWS + 5", "TILE_ROWS + 4")):
         assert good in made.source
         assert case(made.graph).fault(made.source.replace(good, wrong), 1) is not None
+
+
+def _sliced(g: GraphBuilder, start: int) -> Symbol:
+    x = g.input("x", (40, 512), "bf16")
+    return g.cast(g.silu(g.slice(x, start=start, stop=start + 304)), "bf16", name="y")
+
+
+def _surrounded(g: GraphBuilder, low: int) -> Symbol:
+    x = g.input("x", (40, 304), "bf16")
+    return g.cast(g.silu(g.pad(x, low=(0, low), high=(0, 16 - low))), "bf16", name="y")
+
+
+@pytest.mark.parametrize("body", [_sliced, _surrounded])
+@pytest.mark.parametrize("place", [5, 8])
+def test_parts_of_rows_begin_at_16_bytes(body: Callable[[GraphBuilder, int], Symbol], place: int) -> None:
+    """Elsewhere a copy is an illegal instruction; the message says where it may begin."""
+    region = find_region(graph_of(lambda g: body(g, place)))
+    if place == 8:
+        assert next(structures(region, h200()), None) is not None
+        return
+    with pytest.raises(LoweringError, match=f"begins at element -?{place}; .* at a multiple of 8 elements"):
+        next(structures(region, h200()))
 
 
 def test_zeros_around_a_tensor_are_no_other_elements() -> None:
@@ -150,7 +174,7 @@ def test_zeros_around_a_tensor_are_no_other_elements() -> None:
     made = emitted(element_graphs.padded, 4, 256, 2)
     for good, wrong in (
         ("x_extents = [37, 304]", "x_extents = [38, 304]"),
-        ("TILE_COLUMNS + -5", "TILE_COLUMNS + -4"),
+        ("TILE_COLUMNS + -8", "TILE_COLUMNS + 0"),
     ):
         assert good in made.source
         assert case(made.graph).fault(made.source.replace(good, wrong), 1) is not None
@@ -162,7 +186,7 @@ def test_zeros_around_a_tensor_are_no_other_elements() -> None:
 def _shorter() -> Graph:
     def body(g: GraphBuilder) -> Symbol:
         x, z = g.input("x", (36, 304), "bf16"), g.input("z", (42, 320), "bf16")
-        return g.cast(g.add(g.pad(x, low=(2, 5), high=(4, 11)), z), "bf16", name="y")
+        return g.cast(g.add(g.pad(x, low=(2, 8), high=(4, 8)), z), "bf16", name="y")
 
     return graph_of(body)
 

@@ -37,7 +37,7 @@ def rows(g: GraphBuilder, x: Symbol, group: int = 128) -> Symbol:
 
 def blocks(g: GraphBuilder, w: Symbol) -> Symbol:
     """A tensor with a scale for each of its blocks."""
-    scale = g.input(f"s{w.name}", (2, 4), "f32")
+    scale = g.input(f"s{w.name}", (2, 4), "f32", constant=True)
     return g.cast(g.dequantize(w, scale, block=(128, 128), name=f"d{w.name}"), "bf16")
 
 
@@ -66,7 +66,9 @@ def test_factors_without_blocks_are_applied_once() -> None:
 
 def test_products_of_tf32_and_f16_are_products_of_f8_as_well() -> None:
     def whole(g: GraphBuilder, x: Symbol, w: Symbol) -> tuple[Symbol, Symbol]:
-        return g.cast(x, "f16"), g.cast(g.dequantize(w, g.input("s", (2, 4), "f16"), block=(128, 128)), "f16")
+        return g.cast(x, "f16"), g.cast(
+            g.dequantize(w, g.input("s", (2, 4), "f16", constant=True), block=(128, 128)), "f16"
+        )
 
     assert region(whole).operand_dtype is DType.F8E4M3
 
@@ -124,13 +126,20 @@ def test_refusals(name: str) -> None:
         region(sides, dtypes)
 
 
-def test_scales_whose_rows_tma_cannot_copy_are_refused(h200: Machine) -> None:
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_copy_begins_with_any_scale_of_a_block_where_it_is_constant(constant: bool, h200: Machine) -> None:
     g = GraphBuilder("short")
     x, w = g.input("x", (256, 256), "f8e4m3"), g.input("w", (256, 256), "f8e4m3")
-    right = g.dequantize(w, g.input("s", (2, 2), "f32"), block=(128, 128))
+    right = g.dequantize(w, g.input("s", (2, 2), "f32", constant=constant), block=(128, 128))
     g.output(g.cast(g.matmul(g.cast(x, "bf16"), g.cast(right, "bf16"), transpose_b=True), "bf16", name="y"))
-    with pytest.raises(LoweringError, match="has a stride of 8 bytes; TMA needs"):
-        next(structures(find_region(g.build()), h200))
+    if not constant:
+        with pytest.raises(LoweringError, match=r'input s has an element for every 128 by 128 .* "constant"'):
+            find_region(g.build())
+        return
+    found = find_region(g.build())
+    (scale,) = (source.view for source in found.factor_sources)
+    assert (scale.packing, scale.strides, scale.apart) == (Packing.SPREAD, (8, 1), 4)
+    assert next(structures(found, h200), None) is not None
 
 
 GRAPHS = sorted((Path(__file__).parents[2] / "docs" / "f8" / "graphs").glob("*.json"))

@@ -106,14 +106,14 @@ def stacked(g: GraphBuilder) -> Symbol:
 def biased_slice(g: GraphBuilder) -> Symbol:
     """Slices of rows, and of a vector along them that begins within no 16 bytes."""
     x, bias = g.input("x", (40, 512), "f16"), g.input("bias", (600,), "f16", constant=True)
-    kept = g.slice(g.slice(x, axis=0, start=5, stop=38), start=100, stop=404)
+    kept = g.slice(g.slice(x, axis=0, start=5, stop=38), start=104, stop=408)
     return g.cast(g.add(kept, g.slice(bias, start=7, stop=311)), "f16", name="y")
 
 
 def padded(g: GraphBuilder) -> Symbol:
     """Zeros before and behind rows and columns, beside a tensor that is as large."""
     x, z = g.input("x", (37, 304), "bf16"), g.input("z", (42, 320), "bf16")
-    return g.cast(g.add(g.pad(x, low=(2, 5), high=(3, 11)), z), "bf16", name="y")
+    return g.cast(g.add(g.pad(x, low=(2, 8), high=(3, 8)), z), "bf16", name="y")
 
 
 def wider_heads(g: GraphBuilder) -> Symbol:

@@ -82,6 +82,19 @@ def test_descriptor_clips(corner: Any, outer: Any, inner: Any) -> None:
     assert descriptor.block_type.nbytes == 1024
 
 
+@pytest.mark.parametrize(
+    ("corner", "fault"), [((3, 4), ""), ((3, -8), ""), ((3, 2), "begins 8 bytes along"), ((0, -1), "-4")]
+)
+def test_a_copy_begins_at_16_bytes_along_its_last_dimension(corner: Any, fault: str) -> None:
+    base = empty((12, 40), dtype=torch_names(1)["float32"])
+    descriptor = TensorDescriptor.from_tensor(base, [8, 32], SHARED)
+    if not fault:
+        descriptor.box(corner)
+        return
+    with pytest.raises(InterpreterError, match=fault):
+        descriptor.box(corner)
+
+
 def test_host_tensor_views_share_the_storage() -> None:
     tensor = HostTensor(np.zeros((2, 3, 4), np.float32), "x")
     part = tensor.permute(2, 0, 1)

@@ -175,9 +175,7 @@ def test_what_cannot_run_is_not() -> None:
 def test_an_axis_of_whole_pages_never_ends_inside_of_a_k_block_that_divides_them() -> None:
     def end(depth: int, *more: Bound, splits: int = 1, whole: int = 256) -> LiveLoops:
         last = Bound(0, -1, 1023)
-        return live_loops(
-            Bounds((*more, last), 64, 1024, last, whole=whole), structure(64, depth, 1, splits)
-        )
+        return live_loops(Bounds((*more, last), 64, 1024, last, whole=whole), structure(64, depth, 1, splits))
 
     for depth in (64, 128, 256):
         assert (end(depth).ends, end(depth).least_whole) == (False, 256 // depth)

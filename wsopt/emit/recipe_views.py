@@ -57,9 +57,10 @@ def _stride(tensor: str, dim: int) -> Expression:
 def map_extents(view: View) -> tuple[Integer, ...]:
     """The extents of a tensor map: of a slice those of the tensor up to its end, whose beginning copies pass over."""
     cutouts = view.cutouts or (None,) * len(view.roles)
-    return tuple(
+    *outer, last = (
         cutout[2] if cutout else extent for extent, cutout in zip(axis_extents(view), cutouts, strict=True)
     )
+    return (*outer, (last + -1) * view.apart + 1 if view.apart > 1 else last)
 
 
 def map_strides(view: View) -> tuple[Integer, ...]:
@@ -102,8 +103,10 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
             yield from _cut_out(view, group[-1], cutout[1])
     near = len(view.origin) - 1 if copied else contiguous_place(view)
     if near is not None:  # the axis whose stride neither the kernel nor a tensor map is told
-        apart = if_one(axis_extents(view)[near], 1, axis_strides(view)[near])
-        yield Check(apart, "equal", 1, (f"{tensor}: dimension {view.origin[near][-1]} has to be contiguous",))
+        apart = if_one(axis_extents(view)[near], view.apart, axis_strides(view)[near])
+        yield Check(
+            apart, "equal", view.apart, (f"{tensor}: dimension {view.origin[near][-1]} has to be contiguous",)
+        )
     if copied:
         for stride in map_strides(view)[:-1]:
             multiple = f"{tensor}: strides have to be multiples of {ALIGNMENT} bytes"

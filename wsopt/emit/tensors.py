@@ -235,7 +235,8 @@ def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:
     def begins(role: Role) -> str:
         words = word_elements(box.view) if role is Role.STREAM else 1
         if (shared := box.view.sharing(role) * words) > 1 and place[role] != "0":
-            return f"{place[role]} // {shared}"
+            spread = f" * {box.view.apart}" if role is box.view.roles[-1] and box.view.apart > 1 else ""
+            return f"{place[role]} // {shared}{spread}"
         terms = [place[role]] if place[role] != "0" or role not in first else []
         if box.fold and role is Role.COLUMN and terms != ["0"]:
             return f"({terms[0]}) // {box.fold}"

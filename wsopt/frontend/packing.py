@@ -37,7 +37,9 @@ def _laid_out(region: Region, source: Source) -> View:
     """A source as its kernel reads it: what the loop computes with, and factors of partial sums, may be packed."""
     if region.body and source in region.streamed_sources:
         return _packed(region, source)
-    view = _packed(region, source) if source in region.factor_sources else source.view
+    if source not in region.factor_sources:
+        return _padded(region, source.view)
+    view = _packed(region, source) if Role.ROW in source.view.roles else _spread(region, source.view)
     return view if view.packing else _padded(region, view)
 
 
@@ -77,6 +79,18 @@ def _unpacked(view: View) -> View:
             f"and that a multiple of {FRAGMENT[DType.I4]}"
         )
     return view
+
+
+def _spread(region: Region, view: View) -> View:
+    """A matrix of factors each of which a whole tile shares: a copy begins with any of them."""
+    if not (view.constant and view.rank == 2 and not view.parts and _uses(region, view.tensor) == 1):
+        raise LoweringError(
+            f"input {view.tensor} has an element for every {view.column_each} by {view.each} of an operand, and a "
+            'copy begins at 16 bytes; say that it is "constant", of two dimensions, which lets it be laid out anew '
+            "before the first launch, or give every row of that operand an element of its own"
+        )
+    pitch = view.extents[-1] * TMA_BITS // view.dtype.bits
+    return replace(view, strides=(pitch, 1)[-len(view.roles) :], packing=Packing.SPREAD)
 
 
 def _uses(region: Region, tensor: str) -> int:

@@ -221,12 +221,12 @@ def empty(shape: Any, *more: int, dtype: TorchDType, device: Any = None) -> Host
 def empty_strided(
     shape: Sequence[int], strides: Sequence[int], *, dtype: TorchDType, device: Any = None
 ) -> HostTensor:
-    """`torch.empty_strided` of a matrix whose rows lie apart: poisoned, with the memory between them."""
+    """`torch.empty_strided` of a matrix whose rows or elements lie apart: poisoned, with the memory between them."""
     (rows, columns), (pitch, near) = shape, strides
-    if near != 1 or pitch < columns:
+    if near < 1 or pitch < columns * near:
         raise InterpreterError(f"a matrix of {tuple(shape)} with strides {tuple(strides)} is not made here")
     whole = empty((rows, pitch), dtype=dtype)
-    return HostTensor(whole.numpy_array[:, :columns], storage=whole.storage)
+    return HostTensor(whole.numpy_array[:, : columns * near : near], storage=whole.storage)
 
 
 def zeros(shape: Any, *more: int, dtype: TorchDType, device: Any = None) -> HostTensor:

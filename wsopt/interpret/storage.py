@@ -171,6 +171,11 @@ class TensorDescriptor:
             raise InterpreterError(
                 f"descriptor of {self.name}: {len(corner)} coordinates, rank {len(self.shape)}"
             )
+        if corner[-1] * self.dtype.itemsize % 16:
+            raise InterpreterError(
+                f"a copy of {self.name} begins {corner[-1] * self.dtype.itemsize} bytes along its last dimension, "
+                "which has to be a multiple of 16: the hardware takes it for an illegal instruction"
+            )
         lows = [min(max(at, 0), extent) for at, extent in zip(corner, self.shape, strict=True)]
         ends = [at + box for at, box in zip(corner, block or self.block_shape, strict=True)]
         highs = [max(min(end, extent), low) for end, extent, low in zip(ends, self.shape, lows, strict=True)]

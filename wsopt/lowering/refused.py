@@ -168,6 +168,12 @@ def _copy_problems(view: View, machine: Machine, remedy: str) -> Iterator[str]:
     where, alignment = f"tensor {view.tensor}", machine.tma_alignment_bytes
     if view.strides[-1] != 1:
         yield f"{where}: no axis has its elements next to each other; TMA needs a stride of 1: {remedies.DENSE}"
+    begin = view.first.get(view.roles[-1], 0)
+    if begin * view.dtype.bits // 8 % alignment:
+        yield (
+            f"{where}: a part of its last axis begins at element {begin}; TMA begins at multiples of {alignment} "
+            f"bytes: {remedies.FIRST_ELEMENT.format(alignment * 8 // view.dtype.bits)}"
+        )
     for extent, stride, origin in zip(view.extents, view.strides[:-1], view.origin, strict=False):
         nbytes = stride * view.dtype.bits // 8
         if extent == 1 and stride:

@@ -6,7 +6,8 @@ launcher.py; `PACKED` says which of its inputs are packed, and how. Extents stay
 Fragments are words of 16 bits in the order in which the threads that hold a row of a product's operand read them. Of
 `four_bits` element 32 j + 16 y + 8 x + 2 t + e of 128 is number 2 x + y, from the lowest bits up, of word
 8 t + 2 j + e; of `eight_bits` element 16 j + 8 s + 2 t + e of 64 is number s of that word. What is `turned` has its
-columns one behind the other; what is `padded` has rows that begin at multiples of 16 bytes.
+columns one behind the other; what is `padded` has rows that begin at multiples of 16 bytes, and what is `spread` such
+elements.
 """
 
 import weakref
@@ -46,15 +47,15 @@ def _reordered(tensor: Any, how: str, back: bool) -> Any:
 
 def _laid_out(tensor: Any, how: str, back: bool = False) -> Any:
     """A tensor as a kernel reads it, or such a one as the graph has it."""
-    if back and how in ("turned", "padded"):
+    if back and how in ("turned", "padded", "spread"):
         return tensor.contiguous()
     if how == "turned":
         return tensor.transpose(0, 1).contiguous().transpose(0, 1)
-    if how == "padded":
-        rows, length = tensor.shape
-        pitch = -(-length * tensor.element_size() // 16) * 16 // tensor.element_size()
-        padded = torch.empty_strided((rows, length), (pitch, 1), dtype=tensor.dtype, device=tensor.device)
-        return padded.copy_(tensor)
+    if how in ("padded", "spread"):
+        (rows, length), near = tensor.shape, 1 if how == "padded" else 16 // tensor.element_size()
+        pitch = -(-length * near * tensor.element_size() // 16) * 16 // tensor.element_size()
+        apart = torch.empty_strided((rows, length), (pitch, near), dtype=tensor.dtype, device=tensor.device)
+        return apart.copy_(tensor)
     if how == "eight_bits":
         return _reordered(tensor, how, back)
     rows, length = tensor.shape

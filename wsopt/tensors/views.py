@@ -78,6 +78,8 @@ class Packing(StrEnum):
     """Columns one behind the other, instead of rows."""
     PADDED = "padded"
     """Rows with room behind them, so that TMA can begin with each."""
+    SPREAD = "spread"
+    """Elements of a row with room behind them, so that TMA can begin with each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,11 @@ class View:
         """Whether TMA can begin with each of its rows."""
         steps = zip(self.extents, self.strides[:-1], strict=False)
         return not any(stride * self.dtype.bits % TMA_BITS for extent, stride in steps if extent > 1)
+
+    @property
+    def apart(self) -> int:
+        """Elements of memory from one element of a row to the next."""
+        return TMA_BITS // self.dtype.bits if self.packing is Packing.SPREAD else 1
 
     @property
     def rows_chosen(self) -> bool:
