@@ -345,9 +345,8 @@ def consumer_of(plan: KernelPlan) -> Consumer:
         plain = replace(plain, steady=())
     found = [Stretch("begin", "whole_begin", masked)] if live.begins else []
     found.append(Stretch(start, "whole_end", plain, guarded=overlapped))
-    if live.ends or (
-        overlapped and plain.least > max(1, live.least_whole)
-    ):  # too few whole K-blocks for the overlapped loop
+    # Whole K-blocks may be too few for the overlapped loop.
+    if live.ends or (overlapped and plain.least > max(1, live.least_whole)):
         found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
     short = overlapped and plain.least > live.least_whole
     return replace(consumer, stretches=tuple(found), may_fall_short=short)
