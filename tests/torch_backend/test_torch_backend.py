@@ -393,6 +393,20 @@ def test_the_report_tells_what_was_taken_and_what_not() -> None:
     assert f"{first / (first + second):.1%}" in text
 
 
+def test_the_log_tells_the_stages_of_a_first_call(caplog: pytest.LogCaptureFixture) -> None:
+    torch._dynamo.reset()
+    w = torch.randn(64, 128, dtype=B)
+    with torch.no_grad(), caplog.at_level("INFO", logger="wsopt.torch"):
+        torch.compile(lambda x: torch.relu(x @ w.T), backend=backend, options=OPTIONS)(
+            torch.randn(32, 128, dtype=B)
+        )
+    told = [record.getMessage() for record in caplog.records if record.name == "wsopt.torch"]
+    assert [one.rpartition(": ")[0] for one in told] == [
+        "cut 1",
+        "1 pieces, 1 new ones judged without a build",
+    ]
+
+
 def test_pieces_that_are_alike_are_one_operator() -> None:
     layers = nn.Sequential(
         *(nn.Sequential(nn.Linear(128, 128), nn.GELU(), nn.LayerNorm(128)) for _ in range(3))

@@ -7,7 +7,10 @@ most. What is built already counts as well, so that a graph is cut alike whateve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from wsopt.torch.choose import Judged, estimate, judge, unbuilt
@@ -20,6 +23,8 @@ BUILDS = 2
 """Rounds of builds, at most."""
 _CUTS = 32
 """How often a graph is cut, at most, before what is turned down then is left out."""
+_LOG = logging.getLogger("wsopt.torch")
+"""What a first call is doing: a line a stage, with its seconds. Shown where a program asks for it by `logging`."""
 _PENDING = "its kernel is not built yet"
 _UNBUILT = f"not built: it came of the cut after {BUILDS} rounds of builds"
 
@@ -41,8 +46,9 @@ class Settled:
 def settle(ways: Sequence[Way], options: Options) -> Settled:
     """The last cut of an FX graph, and its pieces."""
     rounds = _Rounds(options)
-    for _ in range(_CUTS):
-        lowered, found = best_cut(ways, rounds.turned_down)
+    for number in range(1, _CUTS + 1):
+        with _told(f"cut {number}"):
+            lowered, found = best_cut(ways, rounds.turned_down)
         if rounds.holds(found.pieces) or rounds.pending:
             break
     taken = tuple(piece for piece in found.pieces if not rounds.judged[piece.key].refusal)
@@ -65,7 +71,8 @@ class _Rounds:
     def holds(self, pieces: Sequence[Piece]) -> bool:
         """Whether a cut into these pieces holds: none is turned down, before or after kernels are built."""
         new = [piece for key, piece in _different(pieces).items() if key not in self.judged]
-        self.judged |= _by_key(new, estimate(new, self.options))
+        with _told(f"{len(pieces)} pieces, {len(new)} new ones judged without a build"):
+            self.judged |= _by_key(new, estimate(new, self.options))
         if self._none_loses(pieces):
             self._build([one for key, one in _different(pieces).items() if self.judged[key].is_open])
             return self._none_loses(pieces)
@@ -91,7 +98,8 @@ class _Rounds:
             self._refuse(late, _PENDING)
             self.pending = bool(late)
             ready = [piece for piece in pieces if self.judged[piece.key].is_open]
-            self.judged |= _by_key(ready, judge(ready, self._known(ready), self.options))
+            with _told(f"kernels of {len(ready)} pieces built or found"):
+                self.judged |= _by_key(ready, judge(ready, self._known(ready), self.options))
 
     def _known(self, pieces: Sequence[Piece]) -> list[Judged]:
         return [self.judged[piece.key] for piece in pieces]
@@ -99,6 +107,14 @@ class _Rounds:
     def _refuse(self, pieces: Sequence[Piece], why: str) -> None:
         for piece in pieces:
             self.judged[piece.key] = replace(self.judged[piece.key], refusal=why, is_open=False)
+
+
+@contextmanager
+def _told(stage: str) -> Iterator[None]:
+    """Log a stage when it ends, with the seconds that it took."""
+    began = time.monotonic()
+    yield
+    _LOG.info("%s: %.1f s", stage, time.monotonic() - began)
 
 
 def _different(pieces: Sequence[Piece]) -> dict[str, Piece]:

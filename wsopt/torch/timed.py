@@ -13,6 +13,7 @@ import datetime
 import functools
 import importlib
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -49,6 +50,8 @@ def main() -> None:
     parser.add_argument("--with", dest="compilers", nargs="+", default=["inductor", "predicted"])
     parser.add_argument("--first-only", action="store_true", help="compile, and call once")
     given = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("wsopt.torch").setLevel(logging.INFO)
     rows: list[dict[str, object]] = []
     for name in given.models:
         torch._dynamo.reset()
