@@ -168,6 +168,25 @@ def test_a_buffer_is_free_before_its_turn_comes_again() -> None:
     assert case(graph, processors=1).fault(late, SEEDS) is not None
 
 
+def loss(g: GraphBuilder) -> Symbol:
+    """Cross-entropy of each row, whose target comes by address."""
+    x, target = g.input("x", (10, 40000), "bf16"), g.input("target", (10, 1), "i32")
+    own = g.where(g.equal(g.iota(shape=(1, 40000), axis=1), target), x, 0.0)
+    total = g.logsumexp(x, axis=-1, keepdims=True)
+    return g.sub(total, g.reduce_sum(own, axis=-1, keepdims=True), name="loss")
+
+
+def test_a_value_of_a_row_is_loaded_once_for_all_parts() -> None:
+    made = emitted(loss, 2, 4096, 2)
+    before, _, parts = made.source.partition("for part in range(ROW_PARTS):\n            column")
+    assert before.count("target_value = gl.load") == 1
+    assert "gl.load(target" not in parts
+    assert case(made.graph).fault(made.source, SEEDS) is None
+    consumer = before.index("def consumer")
+    early = before[:consumer] + before[consumer:].replace("    gdc_wait()\n", "", 1)
+    assert case(made.graph).check(early + made.source[len(before) :], 0) is not None
+
+
 # --- mutants ----------------------------------------------------------------------------------------------
 
 SUBJECTS: dict[str, tuple[Body, tuple[int, ...], int]] = {

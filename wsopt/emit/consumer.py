@@ -98,10 +98,11 @@ class Consumer:
         if not plan.loops_over_tiles:
             begin += ["visit = 0", *(splits.nothing_owed(plan) if plan.owes_ends else [])]
             begin += [f"{tensor_sums.counter(plan)} = 0"] if plan.sums_apart and plan.split else []
-            # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
-            # The kernel before may still use the workspace of this one.
+            # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited. The
+            # kernel before may still use the workspace of this one.
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split or plan.offsets
             begin += ["gdc_wait()"] if early else []
+        begin += ["gdc_wait()"] if self.operations.of_rows else []
         ends = each_owed(plan, calls(plan)) if plan.owes_ends else []
         stored = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []
         body, end = self._body(), "\n".join([*ends, *stored])
@@ -192,7 +193,7 @@ class Consumer:
         """
         plan, operations, layout, rows = self.plan, self.operations, self.plan.loop_layout, self._rows
         if plan.loops_over_tiles:
-            started = operations.writer.starts() if plan.program.long_rows else ()
+            started = self._row_starts() if plan.program.long_rows else ()
             return [rows, *started, *([f"columns = column + {self._tile_columns()}"] if plan.columns else [])]
         lines = [rows] if self._counts_rows or not plan.columns else []
         if plan.values_apart:
@@ -210,6 +211,11 @@ class Consumer:
             for name in plan.sums:
                 lines += self._cleared(accumulator_names(plan.s, name))
         return [*lines, *operations.vectors()]
+
+    def _row_starts(self) -> Iterator[str]:
+        """Lines before the parts of rows that no SM holds: what all parts read, and initial values."""
+        yield from self.operations.vectors(self.operations.of_rows)
+        yield from self.operations.writer.starts()
 
     @property
     def _rows(self) -> str:

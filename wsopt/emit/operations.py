@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from wsopt.emit import quantized, tensor_tiles, vectors
@@ -165,7 +165,7 @@ class Operations:
             return
         phases = (one for one in self.plan.program.loop if one.items and one.consumer == op.consumer)
         if self.plan.loops_over_tiles and (op is next(phases) or op.id.subject == AGAIN):
-            yield from self.vectors()
+            yield from self.vectors(self.of_tiles)
         needed = self.writer.needed(masked=masked)
         chosen = [item for item in op.items if item.name in needed]
         if any(map(self.writer.names_places, chosen)):
@@ -174,11 +174,33 @@ class Operations:
         yield from self._reads(op, {name for item in chosen for name in self.writer.read(item)}, place)
         yield from self.writer.phase(op.makes, age, masked=masked)
 
-    def vectors(self) -> Iterator[str]:
-        """The loads of the vectors and scalars that the loop's values read; those of bounds are there already."""
+    def vectors(self, chosen: Collection[str] | None = None) -> Iterator[str]:
+        """The loads of the vectors and scalars that the loop's values read, or of those `chosen`; those of bounds are
+        there already.
+        """
         plan, sources = self.plan, self.writer.sources
-        for name in sorted(sources.keys() & plan.vectors.keys() - plan.scalars.keys()):
+        for name in self._vectors if chosen is None else chosen:
             yield f"{sources[name].name} = {vectors.load(plan, name)}"
+
+    @property
+    def _vectors(self) -> tuple[str, ...]:
+        """The vectors and scalars that the loop's values read, by name."""
+        plan = self.plan
+        return tuple(sorted(self.writer.sources.keys() & plan.vectors.keys() - plan.scalars.keys()))
+
+    @property
+    def of_tiles(self) -> tuple[str, ...]:
+        """Those that are loaded for every tile; of rows that no SM holds, whose tiles are parts, along columns."""
+        return tuple(name for name in self._vectors if name not in self.of_rows)
+
+    @property
+    def of_rows(self) -> tuple[str, ...]:
+        """Those that are the same for all parts of rows that no SM holds, and are loaded once before them: a load
+        from L2 takes as long as much of a part's arithmetic.
+        """
+        sources = self.writer.sources
+        same = (name for name in self._vectors if Role.COLUMN not in sources[name].spans)
+        return tuple(same) if self.plan.program.long_rows else ()
 
     def _reads(self, op: TileOp, names: set[str], place: int) -> Iterator[str]:
         """Streamed tensors' slots brought into registers, each once, in the type that is computed with."""
