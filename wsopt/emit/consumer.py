@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import inputs, records, splits, tensor_sums, tensor_values, text
+from wsopt.emit import inputs, records, retained, splits, tensor_sums, tensor_values, text
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import PART_COLUMN, Function, each_owed, each_part, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
@@ -239,12 +239,13 @@ class Consumer:
             stored = [] if plan.split else store_lines(vectors)
             return [*under, tensor_sums.wait(plan), *records.behind_loop(plan), *stored]
         if plan.program.long_rows:
-            first, *again = (each_part(self._part(stretch.loop)) for stretch in self.stretches)
+            first, *again = (self._part(stretch.loop) for stretch in self.stretches)
             # A buffer's turn follows from the number of all parts, also of those that nothing is stored of: of odd
             # ones the first part that is stored has the turn of the last one before.
             odd = plan.program.grid.column_tiles % 2 and plan.verified.schedule.buffers.staging > 1
             free = ["tma.store_wait(0)"] if again and odd else []
-            return [first, *after_rows(plan)[0], *free, *again]
+            second = [retained.second_pass(plan, part) for part in again]
+            return [each_part(first), *after_rows(plan)[0], *free, *second]
         if plan.loops_over_tiles:
             return [write(self.stretches[0].loop.steady)]
         products = any(isinstance(one, Mma) for one in self.stretches[0].loop.prologue)
@@ -331,7 +332,9 @@ def consumer_of(plan: KernelPlan) -> Consumer:
     if not plan.in_loop:
         return consumer
     if plan.program.long_rows:
-        both = [unrolled(consumer.operations, which=one) for one in row_passes(plan)]
+        first, *again = row_passes(plan)
+        second = replace(consumer.operations, again=True)
+        both = [unrolled(consumer.operations, which=first), *(unrolled(second, which=one) for one in again)]
         loops = tuple(Stretch("0", "ROW_PARTS", loop) for loop in both)
         return replace(consumer, stretches=loops)
     plain, live = _loop(consumer.operations), consumer.live

@@ -86,6 +86,7 @@ _KERNEL_WORDS = frozenset(
             "phase_before",
             "phase_after",
             "next_slot",
+            "earlier_slot",
             "step",
             "visit",
             "k",

@@ -54,13 +54,14 @@ def streamed_operand(plan: KernelPlan, source: Source, name: str, items: Iterabl
 @dataclass(frozen=True, slots=True)
 class Operations:
     """The operations of one consumer's loop with its `products`, whose arithmetic `writer` writes; `index` is the
-    consumer's number.
+    consumer's number, `again` whether it is the second pass over rows.
     """
 
     plan: KernelPlan
     writer: Arithmetic
     products: tuple[TileOp, ...]
     index: str = "index"
+    again: bool = False
 
     # --- tiles ------------------------------------------------------------------------------------------
 

@@ -125,6 +125,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "shares": shares.device(plan),
         "grid": grid,
         "counts_slots": plan.counts_slots,
+        "goes_back": plan.s.retained > 0,
         "ranges": ranges if plan.ranged else None,
         "functions": written,
         "partitions": partitions(plan, written),

@@ -39,9 +39,9 @@ class Rows(Maker):
         extent, members = region.extent(Role.COLUMN), map(self.member, region.operands)
         share = extent / (math.ceil(extent / s.columns) * s.columns)
         # Rows that are read twice come from L2 the second time, as far as they are kept there.
-        again = kept_in_l2(region, s, self.machine) if region.passes > 1 else 0.0
+        again = fetched_again(region, s) * (1 - kept_in_l2(region, s, self.machine))
         lines = reduces_outer(region.operands)
-        reads = share * (1 - again / 2)
+        reads = share * (1 + again) / region.passes
         own = [(m, round(m.copy_bytes * reads) if self._once(m.view) else 0) for m in members]
         loads = (
             Load(
@@ -114,6 +114,12 @@ class Rows(Maker):
 def behind_rows(region: Region) -> list[Item]:
     """What follows the last part of rows that no SM holds: values of rows, for their reductions are complete."""
     return [i for i in region.statements if not isinstance(i, Statement) or Role.COLUMN not in i.spans]
+
+
+def fetched_again(region: Region, s: Structure) -> float:
+    """The share of rows that is copied once more for a second pass: what no slot has retained; 0 of one pass."""
+    parts = math.ceil(region.extent(Role.COLUMN) / s.columns)
+    return (region.passes - 1) * (1 - s.retained / parts)
 
 
 def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:

@@ -128,9 +128,14 @@ def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> i
 
 
 def bytes_on_the_way(program: TileProgram, slots: int) -> int:
-    """Most bytes that are on the way to an SM with so many slots, without the padding of their tiles."""
-    (ring,) = program.rings
-    return round(slots * ring.slot_bytes * min(1.0, program.grid.columns / program.grid.tile_columns))
+    """Most bytes that are on the way to an SM with so many slots, without the padding of their tiles.
+
+    Parts of rows that are retained hold a slot each while as many others are treated, of two passes over all parts;
+    nothing is on the way to it meanwhile.
+    """
+    (ring,), grid = program.rings, program.grid
+    free = slots - program.structure.retained**2 / (2 * grid.column_tiles)
+    return round(free * ring.slot_bytes * min(1.0, grid.columns / grid.tile_columns))
 
 
 # --- outside the steady state ---------------------------------------------------------------------------
