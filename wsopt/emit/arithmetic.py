@@ -42,7 +42,8 @@ class Arithmetic:
     `items` are all that have a name in the scope, `sources` what is known besides, as operands; `name` gives the
     identifier of a value of an age. Whole tiles span `tile` and lie in `layout`. Under `asynchronous` products
     choices and roundings are written so that ptxas leaves them where they are. Reductions that are `carried` run on
-    from iteration to iteration; those `apart` are kept by each thread for its own columns. Products leave `results`
+    from iteration to iteration; those `apart` are kept by each thread for its own columns, and so are all of tiles of
+    rows in a layout of `threads`. Products leave `results`
     and are `fed` values from registers; those, and what else is `wanted`, are read outside. `unmasked` has for each
     value its alternative where no mask is at work. What the text calls of the kernel's own functions is noted in
     `called`.
@@ -60,6 +61,7 @@ class Arithmetic:
     fed: frozenset[str] = frozenset()
     carried: bool = True
     apart: frozenset[str] = frozenset()
+    threads: str = ""
     unmasked: Mapping[str, str] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
 
@@ -78,7 +80,7 @@ class Arithmetic:
         item = self.item(name)
         spans = ROW if isinstance(item, Reduction) else item.spans
         dtype = item.dtype if isinstance(item, Statement) else DType.F32
-        return Operand(self.name(name, age), spans, dtype)
+        return Operand(self.name(name, age), spans, dtype, own=bool(self.threads) and spans == ROW)
 
     def left_over(self, items: tuple[str, ...]) -> tuple[str, ...]:
         """The values of some items that others read."""
@@ -223,6 +225,8 @@ class Arithmetic:
         name, reduced = self.name(item.name, 0), operand(item.value)
         value = in_type(reduced.name, reduced, DType.F32)  # of a narrower type it would be computed in that
         whole = f"gl.{item.kind}({value}, axis=1)"
+        if self.threads:
+            whole = f"gl.{item.kind}(gl.{item.kind}(by_threads({value}), axis=3), axis=1)"
         if item.keeps_nan:
             self.called |= {"tl", LARGER}
             whole = f"gl.reduce({value}, 1, {LARGER})"
@@ -236,13 +240,13 @@ class Arithmetic:
             kept = name if factor is None else f"gl.where({factor}, {name}, NEG_INF)"
             self.called |= set() if factor is None else {"NEG_INF"}
             yield f"{name} = {LARGER if item.keeps_nan else 'gl.maximum'}({kept}, {whole})"
-        elif item.name in self.apart:
+        elif item.name in self.apart and not self.threads:
             self.called |= {"lane_sums"} if factor is None else {"lane_sums", "by_lanes"}
             kept = name if factor is None else f"by_lanes({name}, {factor})"
             yield f"{name} = {kept} + lane_sums({value})"
         else:
             kept = name if factor is None else f"{name} * {factor}"
-            yield f"{name} = {kept} + gl.sum({value}, axis=1)"
+            yield f"{name} = {kept} + {whole}"
 
     def rescale(self, sums: str, rescale: str, age: Age) -> Iterator[str]:
         """Multiply a product's sums by the factor of each row."""
@@ -261,10 +265,12 @@ class Arithmetic:
             return f"gl.zeros([CONSUMER_ROWS, TILE_DEPTH], {_ZEROS[dtype]}, {self.layout})"
 
         def row(start: str, dtype: DType) -> str:
+            if self.threads:
+                return f"gl.full([CONSUMER_ROWS, THREADS], {start}, {_ZEROS[dtype]}, {self.threads})"
             return f"gl.full([CONSUMER_ROWS], {start}, {_ZEROS[dtype]}, gl.SliceLayout(1, {self.layout}))"
 
         for item in (item for item in self.items if isinstance(item, Reduction)):
-            if item.name in self.apart:
+            if item.name in self.apart and not self.threads:
                 self.called.add("lane_sums")
                 start = f"lane_sums({zeros(DType.F32)})"
             else:

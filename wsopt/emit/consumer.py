@@ -14,7 +14,7 @@ from wsopt.emit import inputs, records, retained, splits, tensor_sums, tensor_va
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import PART_COLUMN, Function, each_owed, each_part, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
-from wsopt.emit.operations import Operations, after_rows, operations_of, row_passes
+from wsopt.emit.operations import Operations, after_rows, operations_of, row_passes, second_pass
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, scalar_loads, tile_range
@@ -333,7 +333,7 @@ def consumer_of(plan: KernelPlan) -> Consumer:
         return consumer
     if plan.program.long_rows:
         first, *again = row_passes(plan)
-        second = replace(consumer.operations, again=True)
+        second = second_pass(consumer.operations)
         both = [unrolled(consumer.operations, which=first), *(unrolled(second, which=one) for one in again)]
         loops = tuple(Stretch("0", "ROW_PARTS", loop) for loop in both)
         return replace(consumer, stretches=loops)

@@ -34,6 +34,8 @@ _KERNEL_WORDS = frozenset(
             "cos_approx",
             "lane_sums",
             "by_lanes",
+            "by_threads",
+            "for_elements",
             *CHOICES,
             *ROUNDINGS,
             "tile_coordinates",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from wsopt.emit import quantized, tensor_tiles, vectors
+from wsopt.emit import quantized, tensor_tiles, threads, vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
@@ -24,7 +24,7 @@ from wsopt.program.ids import AGAIN, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
-from wsopt.tensors.views import FULL, K_BLOCK, Item, Packing, Role, Source, Statement, View
+from wsopt.tensors.views import FULL, K_BLOCK, Item, Packing, Reduction, Role, Source, Statement, View
 
 _RESULTS = (ValueKind.VALUE, ValueKind.RESULT)
 """Products' outputs that a loop computes with."""
@@ -252,7 +252,7 @@ def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:
     of them; and what those lines call of the kernel's own functions.
     """
     after = plan.program.after
-    known = {item.name: Operand(plan.value(item.name), ROW, DType.F32) for item in plan.rows}
+    known = {item.name: Operand(threads.whole_name(plan, item.name), ROW, DType.F32) for item in plan.rows}
     known |= sources(plan, after.items)
     writer = Arithmetic(
         items=after.items,
@@ -265,7 +265,7 @@ def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:
         wanted=frozenset(item.name for item in after.items),
         carried=False,
     )
-    lines = []
+    lines = [*threads.together(plan)]
     for name in sorted(known.keys() & plan.vectors.keys()):
         inside = "rows < row_extent" if Role.ROW in known[name].spans else ""
         load = load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
@@ -273,6 +273,16 @@ def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:
     lines += writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
     lines += [store_by_address(plan, one, writer.operand(one.of.value)) for one in plan.outputs_by_address]
     return lines, frozenset(writer.called)
+
+
+def second_pass(operations: Operations) -> Operations:
+    """The operations of the second pass over rows, for which the first one's reductions are complete."""
+    plan, writer = operations.plan, operations.writer
+    reduced = (item.name for item in plan.items if isinstance(item, Reduction))
+    whole = {name: Operand(threads.whole_name(plan, name), ROW, DType.F32) for name in reduced}
+    return replace(
+        operations, writer=replace(writer, sources={**writer.sources, **whole}, threads=""), again=True
+    )
 
 
 def row_passes(plan: KernelPlan) -> Iterator[Callable[[TileOp], bool]]:
@@ -306,6 +316,7 @@ def operations_of(plan: KernelPlan) -> Operations:
         fed=fed,
         carried=plan.program.long_rows or not plan.loops_over_tiles,
         apart=program.lane_sums,
+        threads=threads.OWN if threads.by_threads(plan) else "",
         unmasked=dict(program.unmasked),
     )
     return Operations(plan, writer, products)

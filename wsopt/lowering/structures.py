@@ -38,6 +38,8 @@ _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
 """Columns of a tile of rows that are not held whole: pieces of a row that TMA copies at full rate."""
 _CHOSEN_ROWS = 16
 """Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
+_LONG_ROW_COLUMNS = (1024, 2048, 4096, 8192)
+"""The same of rows that no SM holds, whose parts are many: what is done once a part is done for more elements."""
 _OUTER_COLUMNS = (32, 64, 128, 256, 512)
 """The same where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
 _SUMMED_COLUMNS = (128, 64)
@@ -226,7 +228,7 @@ def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     every, least = pow2(region.extent(Role.COLUMN)), machine.warps_per_warpgroup
     tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
     outer = reduces_outer(tiles)
-    sizes = _OUTER_COLUMNS if outer else _ROW_COLUMNS
+    sizes = _OUTER_COLUMNS if outer else _LONG_ROW_COLUMNS if region.running else _ROW_COLUMNS
     parts = () if region.whole_rows else (size for size in sizes if size < every)
     whole = () if not region.whole_rows and every > sizes[-1] else (every,)
     for rows, columns, consumers, warps in itertools.product(
