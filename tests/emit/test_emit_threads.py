@@ -111,6 +111,17 @@ def test_an_exchange_is_paid_for_once_a_row() -> None:
     assert shares == {1.0}
 
 
+def test_only_the_last_part_looks_where_its_row_ends() -> None:
+    made = emitted(row_graphs.long_softmax, 2, 2048, 2)
+    guard = "if column + TILE_COLUMNS > ROW_LENGTH:"
+    lines = [line.strip() for line in made.source.splitlines()]
+    asked = [place for place, line in enumerate(lines) if line.endswith("columns < ROW_LENGTH")]
+    assert asked
+    assert all(lines[place - 1] == guard for place in asked)
+    never = made.source.replace(guard, "if column + TILE_COLUMNS > 2 * ROW_LENGTH:")
+    assert case(made.graph).check(never, 0) is not None
+
+
 @pytest.mark.slow
 def test_every_mutant_is_found() -> None:
     made = emitted(row_graphs.long_logsumexp, 1, 8192, 1, 8)

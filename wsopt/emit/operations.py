@@ -317,6 +317,7 @@ def operations_of(plan: KernelPlan) -> Operations:
         carried=plan.program.long_rows or not plan.loops_over_tiles,
         apart=program.lane_sums,
         threads=threads.OWN if threads.by_threads(plan) else "",
+        by_parts=program.long_rows,
         unmasked=dict(program.unmasked),
     )
     return Operations(plan, writer, products)

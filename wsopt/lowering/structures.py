@@ -38,7 +38,7 @@ _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
 """Columns of a tile of rows that are not held whole: pieces of a row that TMA copies at full rate."""
 _CHOSEN_ROWS = 16
 """Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
-_LONG_ROW_COLUMNS = (1024, 2048, 4096, 8192)
+_LONG_ROW_COLUMNS = (2048, 4096, 8192)
 """The same of rows that no SM holds, whose parts are many: what is done once a part is done for more elements."""
 _OUTER_COLUMNS = (32, 64, 128, 256, 512)
 """The same where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
