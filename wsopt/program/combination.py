@@ -64,8 +64,8 @@ def kept_by_threads(items: Iterable[Item]) -> Combination | None:
     """How the results come together of rows that no SM holds, where each thread reduces its own elements of all parts
     and exchanges nothing until the last: as parts of a loop do. `items` are those of the loop over parts.
 
-    None where parts do not come together by their maxima and sums alone: where a maximum begins anew, keeps what is no
-    number, or a value of a row is computed of one that comes by address. Those exchange what they reduce in each part.
+    None where parts do not come together by their maxima and sums alone: where a maximum begins anew, keeps what is
+    no number, or a value of a row is computed of one that comes by address. Then threads exchange in every part.
     """
     known = {item.name: item for item in items}
     for item in known.values():
