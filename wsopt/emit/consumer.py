@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 
 from wsopt.emit import inputs, records, retained, splits, tensor_sums, tensor_values, text
 from wsopt.emit.epilogue import calls
-from wsopt.emit.functions import PART_COLUMN, Function, each_owed, each_part, function, seen
+from wsopt.emit.functions import Function, each_owed, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
 from wsopt.emit.operations import Operations, after_rows, operations_of, row_passes, second_pass
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, scalar_loads, tile_range
+from wsopt.emit.retained import PART_COLUMN, each_part
 from wsopt.emit.slots import first_slots, first_step, next_slots, windows
 from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.emit.unroll import older_values, unrolled

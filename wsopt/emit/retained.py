@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit import text
-from wsopt.emit.functions import PART_COLUMN, each_part
 from wsopt.emit.instructions import when
 from wsopt.emit.plan import KernelPlan
 
@@ -19,6 +18,15 @@ _STAY = "Parts that stayed in the ring are not copied again; of the others the l
 _FIRST = (
     "The parts that stayed in the ring come first, then those that were copied again, the last of them first."
 )
+
+
+PART_COLUMN = "part * TILE_COLUMNS"
+"""The first column of a part of rows that are not held whole."""
+
+
+def each_part(body: str, parts: str = "ROW_PARTS") -> str:
+    """The loop over the parts of a tile's rows, where no SM holds them."""
+    return f"for part in range({parts}):\n" + text.block(body)
 
 
 def _retains_all(plan: KernelPlan) -> bool:
