@@ -16,6 +16,7 @@ from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.program.conditions import Overlap
+from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.program import Iteration, Live, OpKind, RingPlan, TileProgram
 from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole, Schedule
@@ -92,9 +93,10 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
         return
     for plan in program.rings:
         depth = schedule.depth(plan.name)
-        if not 1 <= depth <= budget.MOST_SLOTS:
-            yield f"{plan.name} has {depth} slots, the emitter (emitter.v1) has 1 to {budget.MOST_SLOTS}"
+        if not 1 <= depth <= MOST_SLOTS:
+            yield f"{plan.name} has {depth} slots, the emitter (emitter.v1) has 1 to {MOST_SLOTS}"
             continue
+        yield from _retained(plan, depth, program)
         effective = effective_ii(program, machine, depth)
         if schedule.ii < effective:
             yield f"II is {schedule.ii}, {plan.name} with {depth} slots has an effective II of {effective}"
@@ -107,6 +109,15 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
             if freed > again:
                 lives, allowed = freed - issued, again - issued
                 yield f"a slot of {plan.name} lives {lives} cycles, {depth} slots allow {allowed}"
+
+
+def _retained(plan: RingPlan, depth: int, program: TileProgram) -> Faults:
+    """Parts that stay in a ring between two passes over rows have a slot each, and are a row's."""
+    retained, parts = program.structure.retained, program.grid.column_tiles
+    if retained > depth:
+        yield f"{plan.name} has {depth} slots, {retained} parts of rows stay in it"
+    if retained > (parts if program.long_rows and program.after.tile_outputs else 0):
+        yield f"{retained} parts of rows stay in {plan.name}; rows have {parts}, and two passes keep some"
 
 
 def _k_block_starts(schedule: Schedule, program: TileProgram, plan: RingPlan) -> list[list[int]]:

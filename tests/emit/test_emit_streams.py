@@ -23,9 +23,9 @@ from wsopt.interpret import mutants
 from wsopt.lowering.structures import structures
 from wsopt.machine import load_machine
 from wsopt.perf.price import lower
+from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.program import OpKind, Unit
 from wsopt.program.types import Sharing, Structure
-from wsopt.schedule.budget import MOST_SLOTS
 from wsopt.solve.bound import max_depth
 
 SIZES = Sizes(batch=2, heads=2, queries=136, keys=200, inner=32, column=32)

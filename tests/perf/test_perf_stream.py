@@ -14,7 +14,8 @@ from wsopt.perf.contention import held_cycles, slot_lifetime
 from wsopt.perf.costs import TILE_GRAIN
 from wsopt.perf.effective_ii import bytes_on_the_way, effective_ii, stream_effective_ii
 from wsopt.perf.price import lower
-from wsopt.program.program import TileProgram, Unit
+from wsopt.program.ids import OpKind
+from wsopt.program.program import TileOp, TileProgram, Unit
 
 LATENCY = 3000.0
 
@@ -75,6 +76,28 @@ def test_many_bytes_on_the_way_slow_device_memory(rows: TileProgram, card: Machi
     memory = held_cycles(rows)[Unit.MEMORY]
     for slots, times in ((2, 1.0), (4, 1.25), (6, 1.5), (9, 1.5)):
         assert stream_effective_ii(quick, contention, slots) == grains(memory * times)
+
+
+def test_reads_alone_do_not_disturb_each_other(rows: TileProgram, card: Machine) -> None:
+    slow = replace(card, stream_knee=100.0, stream_loss=0.5, stream_bytes_few=1.0, stream_bytes_many=2.0)
+    stores = {op.id for op in rows.of(OpKind.TMA_STORE)}
+    memory = held_cycles(rows)[Unit.MEMORY]
+    shares = []
+    for kept in (1.0, 0.5, 0.0):  # of the stores' bytes
+        ops = (
+            replace(op, latency=0, issue=0, pipes=scaled(op, kept if op.id in stores else 1.0))
+            for op in rows.ops
+        )
+        program = replace(rows, ops=tuple(ops))
+        own = held_cycles(program)[Unit.MEMORY]
+        shares.append(stream_effective_ii(program, slow, 8) / own - 1)
+    assert memory > 0
+    assert shares == pytest.approx([0.5, 0.5 * 2 / 3, 0.0], abs=0.01)
+
+
+def scaled(op: TileOp, share: float) -> tuple[tuple[Unit, int], ...]:
+    """What an operation holds, of device memory a share."""
+    return tuple((unit, round(n * share) if unit is Unit.MEMORY else n) for unit, n in op.pipes)
 
 
 def test_the_padding_of_a_row_is_not_copied(rows: TileProgram, card: Machine) -> None:

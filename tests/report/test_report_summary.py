@@ -35,6 +35,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "corrections": 0,
             "paired": False,
             "lazy": False,
+            "retained": 0,
         },
         "ii_cycles": 512,
         "partitions": [

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from wsopt.emit.called import LARGER, ROUNDINGS
 from wsopt.emit.expressions import Operand, broadcast, expression, helpers, in_type, number
+from wsopt.emit.instructions import when
 from wsopt.emit.sums import accumulator_names, accumulators, operand_layouts
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
@@ -42,7 +43,8 @@ class Arithmetic:
     `items` are all that have a name in the scope, `sources` what is known besides, as operands; `name` gives the
     identifier of a value of an age. Whole tiles span `tile` and lie in `layout`. Under `asynchronous` products
     choices and roundings are written so that ptxas leaves them where they are. Reductions that are `carried` run on
-    from iteration to iteration; those `apart` are kept by each thread for its own columns. Products leave `results`
+    from iteration to iteration; those `apart` are kept by each thread for its own columns, and so are all of tiles of
+    rows in a layout of `threads`. Tiles that are `by_parts` of rows end with the last part. Products leave `results`
     and are `fed` values from registers; those, and what else is `wanted`, are read outside. `unmasked` has for each
     value its alternative where no mask is at work. What the text calls of the kernel's own functions is noted in
     `called`.
@@ -60,6 +62,8 @@ class Arithmetic:
     fed: frozenset[str] = frozenset()
     carried: bool = True
     apart: frozenset[str] = frozenset()
+    threads: str = ""
+    by_parts: bool = False
     unmasked: Mapping[str, str] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
 
@@ -78,7 +82,7 @@ class Arithmetic:
         item = self.item(name)
         spans = ROW if isinstance(item, Reduction) else item.spans
         dtype = item.dtype if isinstance(item, Statement) else DType.F32
-        return Operand(self.name(name, age), spans, dtype)
+        return Operand(self.name(name, age), spans, dtype, own=bool(self.threads) and spans == ROW)
 
     def left_over(self, items: tuple[str, ...]) -> tuple[str, ...]:
         """The values of some items that others read."""
@@ -161,7 +165,9 @@ class Arithmetic:
         for item in (self.item(name) for name in items if name in needed):
             if isinstance(item, Reduction):
                 yield from self._reduction(item, operand)
-            elif isinstance(item, Statement) and item.name not in alias:
+            elif self._hides(item):
+                yield from self._hidden(item, operand)
+            elif isinstance(item, Statement) and item.name not in alias and not self._tells_ends(item):
                 yield f"{self.name(item.name, 0)} = {self._statement(item, operand)}"
                 if item.name in self.fed:
                     for name, (layout, _) in zip(
@@ -172,6 +178,37 @@ class Arithmetic:
         for name in self.left_over(items):
             if name in alias:
                 yield f"{self.name(name, 0)} = {operand(name).name}"
+
+    def _tells_ends(self, item: Item) -> bool:
+        """Whether an item only says which elements of a part a row has, for choices of the last part alone."""
+        if not (self.by_parts and isinstance(item, Statement) and item.primitive == "inside_column"):
+            return False
+        return all(self._chooses(other, item) for other in self.items if item.name in other.reads)
+
+    def _chooses(self, item: Item, mask: Statement) -> bool:
+        """Whether an item is an element of a tile of f32, or a number beyond the row's end, as a mask says."""
+        if not isinstance(item, Statement) or item.primitive != "where" or item.dtype is not DType.F32:
+            return False
+        condition, element, other = item.args
+        if condition != mask.name or not isinstance(element, str) or isinstance(other, str):
+            return False
+        return self.operand(element).spans == item.spans == self.tile
+
+    def _hides(self, item: Item) -> bool:
+        """Whether an item hides what lies beyond the end of rows, which only the last part reaches."""
+        masks = (one for one in self.items if one.name in item.reads and self._tells_ends(one))
+        return any(isinstance(mask, Statement) and self._chooses(item, mask) for mask in masks)
+
+    def _hidden(self, item: Item, operand: Callable[[str], Operand]) -> Iterator[str]:
+        """Lines that hide what lies beyond the end, where the part reaches it: all others keep the tile as it is."""
+        assert isinstance(item, Statement), "a choice"
+        mask, kept, name = self.item(item.reads[0]), operand(item.reads[1]), self.name(item.name, 0)
+        assert isinstance(mask, Statement), "a comparison"
+        inside = f"{self.name(mask.name, 0)} = {self._statement(mask, operand)}"
+        yield f"{name} = {in_type(kept.name, kept, DType.F32)}"
+        yield when(
+            "column + TILE_COLUMNS > ROW_LENGTH", f"{inside}\n{name} = {self._statement(item, operand)}"
+        )
 
     def _statement(self, item: Statement, operand: Callable[[str], Operand]) -> str:
         """The right-hand side of a statement."""
@@ -223,6 +260,8 @@ class Arithmetic:
         name, reduced = self.name(item.name, 0), operand(item.value)
         value = in_type(reduced.name, reduced, DType.F32)  # of a narrower type it would be computed in that
         whole = f"gl.{item.kind}({value}, axis=1)"
+        if self.threads:
+            whole = f"gl.{item.kind}(gl.{item.kind}(by_threads({value}), axis=3), axis=1)"
         if item.keeps_nan:
             self.called |= {"tl", LARGER}
             whole = f"gl.reduce({value}, 1, {LARGER})"
@@ -236,13 +275,13 @@ class Arithmetic:
             kept = name if factor is None else f"gl.where({factor}, {name}, NEG_INF)"
             self.called |= set() if factor is None else {"NEG_INF"}
             yield f"{name} = {LARGER if item.keeps_nan else 'gl.maximum'}({kept}, {whole})"
-        elif item.name in self.apart:
+        elif item.name in self.apart and not self.threads:
             self.called |= {"lane_sums"} if factor is None else {"lane_sums", "by_lanes"}
             kept = name if factor is None else f"by_lanes({name}, {factor})"
             yield f"{name} = {kept} + lane_sums({value})"
         else:
             kept = name if factor is None else f"{name} * {factor}"
-            yield f"{name} = {kept} + gl.sum({value}, axis=1)"
+            yield f"{name} = {kept} + {whole}"
 
     def rescale(self, sums: str, rescale: str, age: Age) -> Iterator[str]:
         """Multiply a product's sums by the factor of each row."""
@@ -261,10 +300,12 @@ class Arithmetic:
             return f"gl.zeros([CONSUMER_ROWS, TILE_DEPTH], {_ZEROS[dtype]}, {self.layout})"
 
         def row(start: str, dtype: DType) -> str:
+            if self.threads:
+                return f"gl.full([CONSUMER_ROWS, THREADS], {start}, {_ZEROS[dtype]}, {self.threads})"
             return f"gl.full([CONSUMER_ROWS], {start}, {_ZEROS[dtype]}, gl.SliceLayout(1, {self.layout}))"
 
         for item in (item for item in self.items if isinstance(item, Reduction)):
-            if item.name in self.apart:
+            if item.name in self.apart and not self.threads:
                 self.called.add("lane_sums")
                 start = f"lane_sums({zeros(DType.F32)})"
             else:

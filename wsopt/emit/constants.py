@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import factors, pages, pairs, quantized, segments, splits, tensor_sums, tensor_values
+from wsopt.emit import factors, pages, pairs, quantized, segments, splits, tensor_sums, tensor_values, threads
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
@@ -30,11 +30,13 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         ("TILE_DEPTH", s.depth if tiled else None, "elements of the streamed axis in a K-block"),
         ("SUBTILE_COLUMNS", s.subtile_columns if tiled else None, "columns that the epilogue treats at a time"),
         *splits.constants(plan, consumer.least),
+        *threads.constants(plan),
         *_channels(plan),
         ("RASTER_GROUP", group, "tile rows whose tiles are taken column by column"),
         ("ROW_LENGTH", row_length if plan.reduces_rows else None, "elements of a row"),
         ("ROW_PARTS", -(-row_length // s.columns) if plan.program.long_rows else None, "tiles of columns in a row"),
-        ("READS", 2 if plan.program.long_rows and plan.outputs else None, "times that a row is read"),
+        ("READS", 2 if plan.reads_twice and not s.retained else None, "times that a row is read"),
+        ("RETAINED", s.retained or None, "tiles of columns that stay in the ring for the second pass"),
         ("TAIL", s.tail or None, "of the last K-block, what products take: the rest is zeros"),
         ("KEPT", str(LEAST) if plan.program.lazy else None, "factor down to which rows keep their maximum"),
         *_layouts(plan),

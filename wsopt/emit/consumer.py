@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import inputs, records, splits, tensor_sums, tensor_values, text
+from wsopt.emit import inputs, records, retained, splits, tensor_sums, tensor_values, text
 from wsopt.emit.epilogue import calls
-from wsopt.emit.functions import PART_COLUMN, Function, each_owed, each_part, function, seen
+from wsopt.emit.functions import Function, each_owed, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
-from wsopt.emit.operations import Operations, after_rows, operations_of, row_passes
+from wsopt.emit.operations import Operations, after_rows, operations_of, row_passes, second_pass
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, scalar_loads, tile_range
+from wsopt.emit.retained import PART_COLUMN, each_part
 from wsopt.emit.slots import first_slots, first_step, next_slots, windows
 from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.emit.unroll import older_values, unrolled
@@ -98,10 +99,11 @@ class Consumer:
         if not plan.loops_over_tiles:
             begin += ["visit = 0", *(splits.nothing_owed(plan) if plan.owes_ends else [])]
             begin += [f"{tensor_sums.counter(plan)} = 0"] if plan.sums_apart and plan.split else []
-            # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
-            # The kernel before may still use the workspace of this one.
+            # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited. The
+            # kernel before may still use the workspace of this one.
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split or plan.offsets
             begin += ["gdc_wait()"] if early else []
+        begin += ["gdc_wait()"] if self.operations.of_rows else []
         ends = each_owed(plan, calls(plan)) if plan.owes_ends else []
         stored = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []
         body, end = self._body(), "\n".join([*ends, *stored])
@@ -192,7 +194,7 @@ class Consumer:
         """
         plan, operations, layout, rows = self.plan, self.operations, self.plan.loop_layout, self._rows
         if plan.loops_over_tiles:
-            started = operations.writer.starts() if plan.program.long_rows else ()
+            started = self._row_starts() if plan.program.long_rows else ()
             return [rows, *started, *([f"columns = column + {self._tile_columns()}"] if plan.columns else [])]
         lines = [rows] if self._counts_rows or not plan.columns else []
         if plan.values_apart:
@@ -210,6 +212,11 @@ class Consumer:
             for name in plan.sums:
                 lines += self._cleared(accumulator_names(plan.s, name))
         return [*lines, *operations.vectors()]
+
+    def _row_starts(self) -> Iterator[str]:
+        """Lines before the parts of rows that no SM holds: what all parts read, and initial values."""
+        yield from self.operations.vectors(self.operations.of_rows)
+        yield from self.operations.writer.starts()
 
     @property
     def _rows(self) -> str:
@@ -233,12 +240,13 @@ class Consumer:
             stored = [] if plan.split else store_lines(vectors)
             return [*under, tensor_sums.wait(plan), *records.behind_loop(plan), *stored]
         if plan.program.long_rows:
-            first, *again = (each_part(self._part(stretch.loop)) for stretch in self.stretches)
+            first, *again = (self._part(stretch.loop) for stretch in self.stretches)
             # A buffer's turn follows from the number of all parts, also of those that nothing is stored of: of odd
             # ones the first part that is stored has the turn of the last one before.
             odd = plan.program.grid.column_tiles % 2 and plan.verified.schedule.buffers.staging > 1
             free = ["tma.store_wait(0)"] if again and odd else []
-            return [first, *after_rows(plan)[0], *free, *again]
+            second = [retained.second_pass(plan, part) for part in again]
+            return [each_part(first), *after_rows(plan)[0], *free, *second]
         if plan.loops_over_tiles:
             return [write(self.stretches[0].loop.steady)]
         products = any(isinstance(one, Mma) for one in self.stretches[0].loop.prologue)
@@ -325,7 +333,9 @@ def consumer_of(plan: KernelPlan) -> Consumer:
     if not plan.in_loop:
         return consumer
     if plan.program.long_rows:
-        both = [unrolled(consumer.operations, which=one) for one in row_passes(plan)]
+        first, *again = row_passes(plan)
+        second = second_pass(consumer.operations)
+        both = [unrolled(consumer.operations, which=first), *(unrolled(second, which=one) for one in again)]
         loops = tuple(Stretch("0", "ROW_PARTS", loop) for loop in both)
         return replace(consumer, stretches=loops)
     plain, live = _loop(consumer.operations), consumer.live

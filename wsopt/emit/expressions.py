@@ -32,11 +32,12 @@ _PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value of the epilogue as the kernel holds it."""
+    """A value of the epilogue as the kernel holds it; one of a row may be each thread's own."""
 
     name: str
     spans: frozenset[Role]
     dtype: DType
+    own: bool = False
 
 
 def number(value: Scalar) -> str:
@@ -55,6 +56,8 @@ def broadcast(operand: Operand, spans: frozenset[Role], s: Structure) -> str:
     """A row or column as a tile's row or column, where the result spans both."""
     if len(spans) < 2 or len(operand.spans) != 1:
         return operand.name
+    if operand.own:
+        return f"for_elements({operand.name})"
     axis = 1 if row_role(s.swap) in operand.spans else 0
     return f"gl.expand_dims({operand.name}, {axis})"
 

@@ -146,15 +146,6 @@ def _each_part(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     return [*count, f"for part in {_taken(plan, role, 'parts')}:", text.block(body)]
 
 
-PART_COLUMN = "part * TILE_COLUMNS"
-"""The first column of a part of rows that are not held whole."""
-
-
-def each_part(body: str, parts: str = "ROW_PARTS") -> str:
-    """The loop over the parts of a tile's rows, where no SM holds them."""
-    return f"for part in range({parts}):\n" + text.block(body)
-
-
 def each_owed(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
     """The lines with which a consumer goes through its parts once more, and ends each tile whose last part was its
     own. Meanwhile no loop waits for it, and its reads of other parts wait for no copies.

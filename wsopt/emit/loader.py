@@ -10,8 +10,8 @@ is in those slots when it has ended.
 
 from __future__ import annotations
 
-from wsopt.emit import inputs, pages, records, text
-from wsopt.emit.functions import PART_COLUMN, Function, each_part, first_place, function, seen
+from wsopt.emit import inputs, pages, records, retained, text
+from wsopt.emit.functions import Function, first_place, function, seen
 from wsopt.emit.instructions import expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.ranges import scalar_loads, tile_range
@@ -84,7 +84,7 @@ def _tile_fills(plan: KernelPlan, fills: str, ahead: str) -> str:
     """
     parts = plan.program.long_rows
     if plan.loops_over_tiles:
-        return each_part(fills, "READS * ROW_PARTS" if plan.outputs else "ROW_PARTS") if parts else fills
+        return retained.copied_parts(plan, fills) if parts else fills
     if plan.ranged:
         return _for_shared(fills) if plan.s.shares else _for_each("begin, end", fills)
     if plan.split:
@@ -190,7 +190,7 @@ def _place(plan: KernelPlan, consumer: int) -> dict[Role, str]:
     row = plan.tile_row("copied_row") + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
     parts = "0"
     if plan.program.long_rows:
-        parts = "part % ROW_PARTS * TILE_COLUMNS" if plan.outputs else PART_COLUMN
+        parts = retained.copied_column(plan)
     return plan.place(row, "column_tile * TILE_COLUMNS" if plan.columns else parts)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from wsopt.emit import quantized, tensor_tiles, vectors
+from wsopt.emit import quantized, tensor_tiles, threads, vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
@@ -24,7 +24,7 @@ from wsopt.program.ids import AGAIN, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
-from wsopt.tensors.views import FULL, K_BLOCK, Item, Packing, Role, Source, Statement, View
+from wsopt.tensors.views import FULL, K_BLOCK, Item, Packing, Reduction, Role, Source, Statement, View
 
 _RESULTS = (ValueKind.VALUE, ValueKind.RESULT)
 """Products' outputs that a loop computes with."""
@@ -54,13 +54,14 @@ def streamed_operand(plan: KernelPlan, source: Source, name: str, items: Iterabl
 @dataclass(frozen=True, slots=True)
 class Operations:
     """The operations of one consumer's loop with its `products`, whose arithmetic `writer` writes; `index` is the
-    consumer's number.
+    consumer's number, `again` whether it is the second pass over rows.
     """
 
     plan: KernelPlan
     writer: Arithmetic
     products: tuple[TileOp, ...]
     index: str = "index"
+    again: bool = False
 
     # --- tiles ------------------------------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ class Operations:
             return
         phases = (one for one in self.plan.program.loop if one.items and one.consumer == op.consumer)
         if self.plan.loops_over_tiles and (op is next(phases) or op.id.subject == AGAIN):
-            yield from self.vectors()
+            yield from self.vectors(self.of_tiles)
         needed = self.writer.needed(masked=masked)
         chosen = [item for item in op.items if item.name in needed]
         if any(map(self.writer.names_places, chosen)):
@@ -174,11 +175,33 @@ class Operations:
         yield from self._reads(op, {name for item in chosen for name in self.writer.read(item)}, place)
         yield from self.writer.phase(op.makes, age, masked=masked)
 
-    def vectors(self) -> Iterator[str]:
-        """The loads of the vectors and scalars that the loop's values read; those of bounds are there already."""
+    def vectors(self, chosen: Collection[str] | None = None) -> Iterator[str]:
+        """The loads of the vectors and scalars that the loop's values read, or of those `chosen`; those of bounds are
+        there already.
+        """
         plan, sources = self.plan, self.writer.sources
-        for name in sorted(sources.keys() & plan.vectors.keys() - plan.scalars.keys()):
+        for name in self._vectors if chosen is None else chosen:
             yield f"{sources[name].name} = {vectors.load(plan, name)}"
+
+    @property
+    def _vectors(self) -> tuple[str, ...]:
+        """The vectors and scalars that the loop's values read, by name."""
+        plan = self.plan
+        return tuple(sorted(self.writer.sources.keys() & plan.vectors.keys() - plan.scalars.keys()))
+
+    @property
+    def of_tiles(self) -> tuple[str, ...]:
+        """Those that are loaded for every tile; of rows that no SM holds, whose tiles are parts, along columns."""
+        return tuple(name for name in self._vectors if name not in self.of_rows)
+
+    @property
+    def of_rows(self) -> tuple[str, ...]:
+        """Those that are the same for all parts of rows that no SM holds, and are loaded once before them: a load
+        from L2 takes as long as much of a part's arithmetic.
+        """
+        sources = self.writer.sources
+        same = (name for name in self._vectors if Role.COLUMN not in sources[name].spans)
+        return tuple(same) if self.plan.program.long_rows else ()
 
     def _reads(self, op: TileOp, names: set[str], place: int) -> Iterator[str]:
         """Streamed tensors' slots brought into registers, each once, in the type that is computed with."""
@@ -229,7 +252,7 @@ def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:
     of them; and what those lines call of the kernel's own functions.
     """
     after = plan.program.after
-    known = {item.name: Operand(plan.value(item.name), ROW, DType.F32) for item in plan.rows}
+    known = {item.name: Operand(threads.whole_name(plan, item.name), ROW, DType.F32) for item in plan.rows}
     known |= sources(plan, after.items)
     writer = Arithmetic(
         items=after.items,
@@ -242,7 +265,7 @@ def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:
         wanted=frozenset(item.name for item in after.items),
         carried=False,
     )
-    lines = []
+    lines = [*threads.together(plan)]
     for name in sorted(known.keys() & plan.vectors.keys()):
         inside = "rows < row_extent" if Role.ROW in known[name].spans else ""
         load = load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
@@ -250,6 +273,16 @@ def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:
     lines += writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
     lines += [store_by_address(plan, one, writer.operand(one.of.value)) for one in plan.outputs_by_address]
     return lines, frozenset(writer.called)
+
+
+def second_pass(operations: Operations) -> Operations:
+    """The operations of the second pass over rows, for which the first one's reductions are complete."""
+    plan, writer = operations.plan, operations.writer
+    reduced = (item.name for item in plan.items if isinstance(item, Reduction))
+    whole = {name: Operand(threads.whole_name(plan, name), ROW, DType.F32) for name in reduced}
+    return replace(
+        operations, writer=replace(writer, sources={**writer.sources, **whole}, threads=""), again=True
+    )
 
 
 def row_passes(plan: KernelPlan) -> Iterator[Callable[[TileOp], bool]]:
@@ -283,6 +316,8 @@ def operations_of(plan: KernelPlan) -> Operations:
         fed=fed,
         carried=plan.program.long_rows or not plan.loops_over_tiles,
         apart=program.lane_sums,
+        threads=threads.OWN if threads.by_threads(plan) else "",
+        by_parts=program.long_rows,
         unmasked=dict(program.unmasked),
     )
     return Operations(plan, writer, products)

@@ -225,6 +225,11 @@ class KernelPlan:
         return self.program.whole_rows or self.program.long_rows or after
 
     @property
+    def reads_twice(self) -> bool:
+        """Whether rows that no SM holds are read in two passes: one that reduces them, and one that stores them."""
+        return self.program.long_rows and bool(self.outputs)
+
+    @property
     def sums(self) -> tuple[str, ...]:
         """The accumulators that the epilogue reads, in the order of its arguments."""
         return tuple(map(self.value, self.summed))

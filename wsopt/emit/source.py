@@ -6,7 +6,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import pairs, records, segments, shares, splits, tensor_sums, tensor_values, text
+from wsopt.emit import pairs, records, segments, shares, splits, tensor_sums, tensor_values, text, threads
 from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.combination import parts_of
@@ -125,6 +125,8 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "shares": shares.device(plan),
         "grid": grid,
         "counts_slots": plan.counts_slots,
+        "goes_back": plan.s.retained > 0,
+        "by_threads": threads.by_threads(plan),
         "ranges": ranges if plan.ranged else None,
         "functions": written,
         "partitions": partitions(plan, written),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
-from wsopt.emit import factors
+from wsopt.emit import factors, retained
 from wsopt.emit.arithmetic import Age
 from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
 from wsopt.emit.operations import Operations
@@ -128,7 +128,7 @@ class _Unroller:
                 yield from factors.added(self.operations, op)
             case OpKind.RELEASE:
                 yield from self._wait(op.inputs, iteration)
-                yield next(ring for ring in plan.rings if op.id in ring.plan.releases).release(place)
+                yield from self._handed_back(op, place)
                 while self.begun:
                     yield self._issue(*self.issued[-1])
             case OpKind.ELEMENTWISE:
@@ -143,6 +143,12 @@ class _Unroller:
                 yield self.operations.added(op, place)
             case _:
                 raise AssertionError(f"{op.kind} is not a consumer's")
+
+    def _handed_back(self, op: TileOp, place: int) -> Iterator[Instruction]:
+        """The return of a slot; the first of two passes over rows keeps some."""
+        plan = self.operations.plan
+        release = next(ring for ring in plan.rings if op.id in ring.plan.releases).release(place)
+        yield from (release,) if self.operations.again else retained.handed_back(plan, release)
 
     # --- operations -------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from wsopt.interpret.mutate_lazy import LAZY_RULES
 from wsopt.interpret.mutate_pages import PAGE_RULES
 from wsopt.interpret.mutate_pairs import PAIR_RULES
 from wsopt.interpret.mutate_ranges import RANGE_RULES
+from wsopt.interpret.mutate_retained import RETAINED_RULES
 from wsopt.interpret.mutate_segments import SEGMENT_RULES
 from wsopt.interpret.mutate_shares import SHARE_RULES
 from wsopt.interpret.mutate_splits import BARRIERS, SPLIT_RULES
@@ -338,4 +339,5 @@ _RULES: tuple[Rule, ...] = (
     *PAIR_RULES,
     *LAZY_RULES,
     *SEGMENT_RULES,
+    *RETAINED_RULES,
 )

@@ -13,7 +13,7 @@ from wsopt.frontend.types import End, Region
 from wsopt.lowering.cut import Cut, cut
 from wsopt.lowering.equal_shares import of_products, shares_of
 from wsopt.lowering.phases import element_mix, lane_sums, lazy_rows
-from wsopt.lowering.row_steps import behind_rows, kept_in_l2
+from wsopt.lowering.row_steps import behind_rows, fetched_again, kept_in_l2, row_sums
 from wsopt.lowering.spread import mean_share, shares
 from wsopt.lowering.steps import steps_of
 from wsopt.machine.cost import InstructionMix
@@ -212,7 +212,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         stationary_bytes=sum(member.copy_bytes for member in held) * s.consumers,
         work=work,
         shares=shared,
-        lane_sums=lane_sums(region.body, s, machine),
+        lane_sums=row_sums(region, s) if region.running else lane_sums(region.body, s, machine),
         bounds=bounds,
         unmasked=region.unmasked,
         streamed=(*region.row_sources, *_read_by_items(region), *region.tiles),
@@ -230,9 +230,8 @@ def _read_by_items(region: Region) -> tuple[Source, ...]:
 
 def _bytes_again(region: Region, s: Structure, machine: Machine) -> int:
     """Bytes of rows that are read twice, and not in L2 any more the second time."""
-    if region.passes == 1:
-        return 0
-    return round((1 - kept_in_l2(region, s, machine)) * sum(view.nbytes for view in region.operands))
+    again = fetched_again(region, s)
+    return round(again * (1 - kept_in_l2(region, s, machine)) * sum(view.nbytes for view in region.operands))
 
 
 def _part_k_blocks(region: Region, s: Structure) -> int:

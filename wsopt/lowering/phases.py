@@ -7,7 +7,7 @@ row's reduced value of the same tile begins a new phase, for the reduction has t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.types import DType
@@ -20,10 +20,22 @@ from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure
 from wsopt.targets import Sums, target_of
-from wsopt.tensors.views import BEFORE, FULL, K_BLOCK, Packing, Reduction, Role, Source, Statement, View
+from wsopt.tensors.views import (
+    BEFORE,
+    FULL,
+    K_BLOCK,
+    Packing,
+    Reduction,
+    Role,
+    Scalar,
+    Source,
+    Statement,
+    View,
+)
 
 BodyItem = Statement | Reduction | Contraction
 
+_ROW = frozenset({Role.ROW})
 _SPECIAL = ("exp2", "rsqrt", "div", "sqrt", "log2")
 QUAD_COLUMNS = 8
 """Columns of a run in which each of the four threads that share a row has two."""
@@ -105,12 +117,14 @@ def element_mix(
     rounding: float = 0.5,
     eighths: int = 0,
     maxima: float = 1.0,
+    rows: Container[str | Scalar] = (),
 ) -> InstructionMix:
     """Instructions an element of a tile that spans these axes; what is `fused` is part of another instruction.
 
     One instruction rounds two elements, unless `rounding` says else, and computes two of 16 bits; what spans fewer
-    axes is too little to count. So many `eighths` of the elements take another implementation where a primitive has
-    one. A row's maximum takes `maxima` instructions an element.
+    axes is too little to count. What is divided by one of `rows`, values of a row, is multiplied by its reciprocal.
+    So many `eighths` of the elements take another implementation where a primitive has one. A row's maximum takes
+    `maxima` instructions an element.
     """
     mix = InstructionMix()
     for item in items:
@@ -119,8 +133,15 @@ def element_mix(
         elif item.spans == spans and not fused(item):
             pairs = 0.5 if item.dtype in (DType.BF16, DType.F16) else 1.0
             pairs = rounding if family_of(item.primitive) is Family.ROUNDING else pairs
-            mix = mix + _instructions(PRIMITIVES[item.primitive], eighths) * pairs
+            by_row = item.primitive == "div" and item.args[1] in rows
+            mix = mix + (_BY_ROW if by_row else _instructions(PRIMITIVES[item.primitive], eighths)) * pairs
     return mix
+
+
+_BY_ROW = InstructionMix({"mul": 2})
+"""Instructions of a division of an element by a value of its row, as the machine code for sm_90 has them: the
+reciprocal is a row's, a thread has it once.
+"""
 
 
 def _instructions(primitive: Primitive, eighths: int) -> InstructionMix:
@@ -242,8 +263,9 @@ def row_phase(
     """A phase of a tile of whole rows. Column vectors are loaded once for every row that a warp has."""
     vectors = [source for source in read_by(items, sources) if source.spans == frozenset({Role.COLUMN})]
     lanes, warps = layout.lanes[1], layout.warps[1]
+    rows = {item.name for item in every if isinstance(item, Reduction) or item.spans == _ROW}
     return Arithmetic(
-        element_mix(items, FULL, lambda item: _fused(item, every, sums=True)),
+        element_mix(items, FULL, lambda item: _fused(item, every, sums=True), rows=rows),
         s.rows * s.columns,
         sum(isinstance(item, Statement) for item in items),
         sum(isinstance(item, Statement) and item.primitive in _SPECIAL for item in items),

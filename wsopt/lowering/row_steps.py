@@ -14,6 +14,7 @@ from wsopt.lowering.phases import (
     row_phases,
 )
 from wsopt.machine.types import Machine
+from wsopt.program.combination import kept_by_threads
 from wsopt.program.facts import (
     Arithmetic,
     Read,
@@ -24,7 +25,7 @@ from wsopt.program.ids import AGAIN, OpKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout, reduces_outer, tile_layout
 from wsopt.program.types import Structure
-from wsopt.tensors.views import OUTER, Role, Statement, View
+from wsopt.tensors.views import OUTER, Reduction, Role, Statement, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,9 @@ class Rows(Maker):
         extent, members = region.extent(Role.COLUMN), map(self.member, region.operands)
         share = extent / (math.ceil(extent / s.columns) * s.columns)
         # Rows that are read twice come from L2 the second time, as far as they are kept there.
-        again = kept_in_l2(region, s, self.machine) if region.passes > 1 else 0.0
+        again = fetched_again(region, s) * (1 - kept_in_l2(region, s, self.machine))
         lines = reduces_outer(region.operands)
-        reads = share * (1 - again / 2)
+        reads = share * (1 + again) / region.passes
         own = [(m, round(m.copy_bytes * reads) if self._once(m.view) else 0) for m in members]
         loads = (
             Load(
@@ -75,7 +76,10 @@ class Rows(Maker):
         yield Part(Step(OpKind.ELEMENTWISE, "read", counts, self.read(read)), leaves=leaves)
         layout = tile_layout([*read, *stored], s.rows, s.columns, s.consumer_warps, self.machine)
         every = region.running or region.statements
-        for number, items in enumerate(row_phases(every), 1):
+        phases = (
+            (tuple(every),) if row_sums(region, s) else row_phases(every)
+        )  # nothing is exchanged before the end
+        for number, items in enumerate(phases, 1):
             work = self._of_a_pass(row_phase(items, every, region.sources, s, layout))
             yield part_of(Step(OpKind.ELEMENTWISE, f"phase{number}", work, items=items))
         if region.passes > 1:
@@ -102,8 +106,19 @@ class Rows(Maker):
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in region.outputs))
 
     def _of_a_pass(self, work: Arithmetic) -> Arithmetic:
-        """Arithmetic of one of the passes over a row: on the average an iteration has its share."""
-        return replace(work, elements=work.elements // self.region.passes)
+        """Arithmetic of one of the passes over a row: on the average an iteration has its share. What threads keep is
+        exchanged behind a row's last part.
+        """
+        passes, once = self.region.passes, 1
+        if row_sums(self.region, self.s):
+            once = math.ceil(self.region.extent(Role.COLUMN) / self.s.columns)
+        return replace(
+            work,
+            elements=work.elements // passes,
+            statements=math.ceil(work.statements / passes),
+            special=math.ceil(work.special / passes),
+            reductions=tuple(replace(one, share=1 / (passes * once)) for one in work.reductions),
+        )
 
     def _again(self, items: tuple[Item, ...], layout: RowLayout) -> Step:
         """What a part of a row is read again for: the output's elements."""
@@ -111,9 +126,24 @@ class Rows(Maker):
         return Step(OpKind.ELEMENTWISE, AGAIN, self._of_a_pass(work), items=items)
 
 
+def row_sums(region: Region, s: Structure) -> frozenset[str]:
+    """The reductions of rows that no SM holds which each thread keeps for its own elements until the last part: all,
+    or none. Of an outer reduction a row is few threads'.
+    """
+    if not region.running or reduces_outer(region.operands) or kept_by_threads(region.running) is None:
+        return frozenset()
+    return frozenset(item.name for item in region.running if isinstance(item, Reduction))
+
+
 def behind_rows(region: Region) -> list[Item]:
     """What follows the last part of rows that no SM holds: values of rows, for their reductions are complete."""
     return [i for i in region.statements if not isinstance(i, Statement) or Role.COLUMN not in i.spans]
+
+
+def fetched_again(region: Region, s: Structure) -> float:
+    """The share of rows that is copied once more for a second pass: what no slot has retained; 0 of one pass."""
+    parts = math.ceil(region.extent(Role.COLUMN) / s.columns)
+    return (region.passes - 1) * (1 - s.retained / parts)
 
 
 def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:

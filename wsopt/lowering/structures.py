@@ -22,7 +22,7 @@ from wsopt.lowering.refused import DEPTHS, fits_pages, problems
 from wsopt.lowering.spread import mean_share
 from wsopt.machine.types import Machine
 from wsopt.program.combination import Combination, combination
-from wsopt.program.limits import Lifted, Limit
+from wsopt.program.limits import MOST_SLOTS, Lifted, Limit
 from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.requirements import triton_release
@@ -38,6 +38,8 @@ _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
 """Columns of a tile of rows that are not held whole: pieces of a row that TMA copies at full rate."""
 _CHOSEN_ROWS = 16
 """Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
+_LONG_ROW_COLUMNS = (2048, 4096, 8192)
+"""The same of rows that no SM holds, whose parts are many: what is done once a part is done for more elements."""
 _OUTER_COLUMNS = (32, 64, 128, 256, 512)
 """The same where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
 _SUMMED_COLUMNS = (128, 64)
@@ -226,7 +228,7 @@ def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     every, least = pow2(region.extent(Role.COLUMN)), machine.warps_per_warpgroup
     tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
     outer = reduces_outer(tiles)
-    sizes = _OUTER_COLUMNS if outer else _ROW_COLUMNS
+    sizes = _OUTER_COLUMNS if outer else _LONG_ROW_COLUMNS if region.running else _ROW_COLUMNS
     parts = () if region.whole_rows else (size for size in sizes if size < every)
     whole = () if not region.whole_rows and every > sizes[-1] else (every,)
     for rows, columns, consumers, warps in itertools.product(
@@ -243,6 +245,24 @@ def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
         layout = tile_layout(tiles, rows, columns, warps, machine)
         if layout.columns <= columns and layout.rows <= rows and not _spare(region, s):
             yield s
+            yield from (replace(s, retained=parts) for parts in retained_parts(region, s, machine))
+
+
+def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int, ...]:
+    """Parts of rows that may stay in the ring from one pass over them to the next, where there are two: as many as
+    shared memory has slots for beside one set of staging buffers, or two, and one less, for the barriers' bytes.
+    """
+    if region.passes == 1:
+        return ()
+    elements = s.tile_rows * s.columns
+    slot, staged = (
+        sum(elements * view.dtype.bits // 8 for view in views)
+        for views in (region.operands, [output.view for output in region.tile_outputs])
+    )
+    room = machine.shared_memory_per_block_bytes - machine.shared_memory_reserved_bytes
+    parts = -(-region.extent(Role.COLUMN) // s.columns)
+    one, two = (min((room - count * staged) // slot, parts, MOST_SLOTS) for count in (1, 2))
+    return tuple(sorted({count for count in (one, one - 1, two) if count > 0}))
 
 
 def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Iterator[Structure]:

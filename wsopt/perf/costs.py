@@ -335,7 +335,7 @@ def _start(reduction: RowReduction, machine: Machine) -> float:
         latency = machine.latency
         cycles += 2 * latency.barrier + latency.smem_store + latency.smem_load
         cycles += math.log2(reduction.warps) * latency.shuffle
-    return cycles
+    return cycles * reduction.share
 
 
 def _reading(work: Arithmetic, machine: Machine) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import busiest, held_cycles, norm, slot_lifetime
 from wsopt.perf.costs import load_cycles
+from wsopt.program.ids import OpKind
 from wsopt.program.program import Demand, Iteration, TileProgram, Unit
 
 _CLOCK_STEPS = 12
@@ -114,23 +115,36 @@ def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> i
     """Cycles a tile of rows with a ring of so many slots, in whole grains of the model's time.
 
     With few bytes on the way a tile's copies wait for those before it to come back. With many, the copies of all SMs
-    meet in device memory with what they store, and each byte takes longer. A slot's copies are issued one after the
-    other, and it is handed back when the last one was read.
+    meet in device memory with what they store, and each byte takes longer; reads alone do not. A slot's copies are
+    issued one after the other, and it is handed back when the last one was read.
     """
     memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
     few, many = machine.stream_bytes_few, machine.stream_bytes_many
     share = min(1.0, max(0.0, (bytes_on_the_way(program, slots) - few) / (many - few)))
-    shared = memory * (1.0 + share * machine.stream_loss)
+    shared = memory * (1.0 + share * machine.stream_loss * _mixed(program, memory))
     copies = [op.busy for op in program.loop if op.id in ring.loads]
     life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
     effective = norm((shared, life / slots), machine.stream_knee)
     return math.ceil(effective / program.grain) * program.grain
 
 
+def _mixed(program: TileProgram, memory: int) -> float:
+    """Share of the loss to reads that meet writes: all where half of the memory's cycles or more are stores', as in
+    the kernels that it was fitted to, none where nothing is stored.
+    """
+    stored = sum(dict(op.held).get(Unit.MEMORY, 0) for op in program.of(OpKind.TMA_STORE))
+    return min(1.0, 2 * stored / memory)
+
+
 def bytes_on_the_way(program: TileProgram, slots: int) -> int:
-    """Most bytes that are on the way to an SM with so many slots, without the padding of their tiles."""
-    (ring,) = program.rings
-    return round(slots * ring.slot_bytes * min(1.0, program.grid.columns / program.grid.tile_columns))
+    """Most bytes that are on the way to an SM with so many slots, without the padding of their tiles.
+
+    Parts of rows that are retained hold a slot each while as many others are treated, of two passes over all parts;
+    nothing is on the way to it meanwhile.
+    """
+    (ring,), grid = program.rings, program.grid
+    free = slots - program.structure.retained**2 / (2 * grid.column_tiles)
+    return round(free * ring.slot_bytes * min(1.0, grid.columns / grid.tile_columns))
 
 
 # --- outside the steady state ---------------------------------------------------------------------------

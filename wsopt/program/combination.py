@@ -60,6 +60,24 @@ def combination(items: Iterable[Item], products: Mapping[str, str | None]) -> Co
     )
 
 
+def kept_by_threads(items: Iterable[Item]) -> Combination | None:
+    """How the results come together of rows that no SM holds, where each thread reduces its own elements of all parts
+    and exchanges nothing until the last: as parts of a loop do. `items` are those of the loop over parts.
+
+    None where parts do not come together by their maxima and sums alone: where a maximum begins anew, keeps what is
+    no number, or a value of a row is computed of one that comes by address. Then threads exchange in every part.
+    """
+    known = {item.name: item for item in items}
+    for item in known.values():
+        if isinstance(item, Reduction):
+            plain = item.kind == "sum" or not (item.rescale or item.keeps_nan)
+        else:
+            plain = item.spans != _ROW or all(name.removesuffix(BEFORE) in known for name in item.reads)
+        if not plain:
+            return None
+    return combination(known.values(), {})
+
+
 def combination_of(program: TileProgram) -> Combination | None:
     """How the parts of a tile program's loop come together; None where they cannot, or are products' sums alone."""
     factors = {op.id.subject: op.inputs[0].subject for op in program.of(OpKind.RESCALE)}

@@ -134,13 +134,14 @@ class Read:
 @dataclass(frozen=True, slots=True)
 class RowReduction:
     """A maximum or a sum of each row, which `lanes` threads of a warp share, and `warps` warps. What stays `apart` in
-    the threads is not exchanged.
+    the threads is not exchanged; else it is once in so many iterations, a `share` of them.
     """
 
     kind: str
     lanes: int = 4
     warps: int = 1
     apart: bool = False
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,9 @@ class Limit(StrEnum):
     SEGMENTS = "groups cut by offsets in persistent blocks"
 
 
+MOST_SLOTS = 32
+"""emitter.v1: slots of a ring. Each has two barriers that a block sets up; small slots would have hundreds."""
+
 Lifted = frozenset[Limit]
 """Limits that a model is solved without."""
 
@@ -170,7 +173,7 @@ RECORDS = (
         "Each slot has two barriers that a block sets up one by one before its first copy.",
         How.RAISED,
         "Up to 128 slots, as shared memory allows.",
-        ("schedule/budget.py:MOST_SLOTS", "solve/conditions.py:_too_deep", "checker.py:_rings"),
+        ("program/limits.py:MOST_SLOTS", "solve/conditions.py:_too_deep", "checker.py:_rings"),
     ),
     Record(
         Limit.HELPERS,

@@ -265,7 +265,7 @@ class TileProgram:
     `live` are the loop's tiles in registers beside the accumulators; `stationary` the tiles in shared memory that a
     block holds through its loop, `stationary_bytes` one set of them; `work` is the busiest SM's where tiles may
     differ in length, else None; `shares` are there where blocks take equal ones. `lane_sums` are sums that stay apart
-    in the threads until the loop is over. Outside
+    in the threads until the loop is over; so do all reductions of rows that no SM holds, or none. Outside
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
     where they hold. `streamed` are the sources that the loop's items read from rings. `sum_sets` is how many sets of
     sums a block may keep. With `long_rows` tiles are

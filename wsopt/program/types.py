@@ -64,6 +64,8 @@ class Structure:
     end: of a tile at an end of its share it has a part. `paired` blocks are two of a cluster that work on one tile:
     each has `rows` rows of every consumer's, and shared memory for half of the other operand, which the products of
     both read. With `lazy` sums that lie apart are rescaled where a row's maximum has grown by more than a little.
+    Of rows that no SM holds, and that are read in two passes, so many parts are `retained`: they stay in the ring
+    from the first pass to the second, which begins with them.
     """
 
     rows: int
@@ -87,6 +89,7 @@ class Structure:
     corrections: int = 0
     paired: bool = False
     lazy: bool = False
+    retained: int = 0
 
     @property
     def blocks(self) -> int:
@@ -140,6 +143,7 @@ class Structure:
         blocks += ", equal shares of all K-blocks" if self.shares else ""
         blocks += ", pairs of blocks" if self.paired else ""
         blocks += ", lazy rescaling" if self.lazy else ""
+        blocks += f", {self.retained} parts of rows retained" if self.retained else ""
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
             f"{self.consumer_warps} warps, {self.subtiles} epilogue subtile(s), groups of {self.group}, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsopt.perf.timing import memory_us
+from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.program import Iteration, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.facts import (
@@ -145,7 +146,7 @@ def _budgets(verified: VerifiedSchedule, margin: int) -> str:
     held = [one for one in register_facts(verified, margin) if one.parts]
     tight = max(held, key=lambda one: one.needs / one.partition.registers)
     deeper = any(
-        schedule.depth(plan.name) < budget.MOST_SLOTS
+        schedule.depth(plan.name) < MOST_SLOTS
         and schedule.shared_memory_bytes + plan.slot_bytes + 2 * budget.BARRIER_BYTES <= limit
         for plan in verified.program.rings
     )

@@ -12,7 +12,7 @@ from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Arithmetic, Copy, Release
 from wsopt.program.ids import OpId, ValueKind
-from wsopt.program.limits import Limit
+from wsopt.program.limits import MOST_SLOTS, Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
 from wsopt.program.types import Sharing, Space, Structure
 from wsopt.program.units import UNITS
@@ -23,9 +23,6 @@ SHARED_MEMORY_RESERVE = 1024
 
 RESERVED_EXCHANGE = 128
 """Of these, bytes for warps that exchange the results of few rows that they share: an f32 of each row and warp."""
-
-MOST_SLOTS = 32
-"""emitter.v1: slots of a ring. Each has two barriers that a block sets up; small slots would have hundreds."""
 
 LIFTED_SLOTS = 128
 """Slots of a ring where that limit is lifted."""

@@ -82,9 +82,10 @@ def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
 
 
 def depths(program: TileProgram, machine: Machine, ring: int) -> range:
-    """The depths that a ring may have: the one that is asked for, or all up to the deepest."""
+    """The depths that a ring may have: the one that is asked for, or from what it retains up to the deepest."""
     deepest = max_depth(program, machine, ring)
-    return range(deepest if program.conditions.slots_of(program.rings[ring].name) else 1, deepest + 1)
+    least = max(1, program.structure.retained)
+    return range(deepest if program.conditions.slots_of(program.rings[ring].name) else least, deepest + 1)
 
 
 def max_depths(program: TileProgram, machine: Machine) -> list[int]:
@@ -99,7 +100,8 @@ def ii_lower_bound(program: TileProgram, machine: Machine, most: Sequence[int] |
     """
     deepest = [max(1, depth) for depth in most or max_depths(program, machine)]
     slots = [ring_bound(program, machine, *one) for one in zip(program.rings, deepest, strict=True)]
-    depths = range(1, deepest[0] + 1) if program.iteration is Iteration.TILE else deepest[:1]
+    least_depth = max(1, program.structure.retained)
+    depths = range(least_depth, deepest[0] + 1) if program.iteration is Iteration.TILE else deepest[:1]
     effective = min((effective_ii(program, machine, depth) for depth in depths), default=0)
     own = unit_load(program), recurrence(program), promotion(program), k_block_alone(program)
     least = max(*own, effective, *slots)
@@ -120,7 +122,7 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     s, based = program.structure, program.whole.products and Limit.BASE_REGISTERS not in program.lifted
     limits = (
         (
-            budget.shared_memory(program, 1, budget.least_buffers(program)),
+            budget.shared_memory(program, max(1, s.retained), budget.least_buffers(program)),
             machine.shared_memory_per_block_bytes,
             "shared memory: {} bytes, a block has {}",
         ),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from wsopt.machine.types import Machine
 from wsopt.program.conditions import EVERY_RING, Conditions, Overlap
+from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.program import OpKind, TileProgram
 from wsopt.schedule import budget
 from wsopt.solve.variables import Model
@@ -34,11 +35,13 @@ def _too_deep(program: TileProgram, machine: Machine, asked: dict[str, int]) -> 
     second = program.conditions.overlap is Overlap.NEXT_FIRST and any(
         reader.kind is OpKind.RELEASE for _, reader in program.first_products
     )
-    slots = {name: count or 1 + second for name, count in asked.items()}
+    slots = {name: count or max(program.structure.retained, 1 + second) for name, count in asked.items()}
     if second and min(slots.values()) < 2:
         return (
             "rings: the next K-block's product needs a slot before this one's is handed back, so 2 at least"
         )
+    if min(slots.values()) < program.structure.retained:
+        return f"rings: {program.structure.retained} parts of rows are retained, so as many slots at least"
     need = budget.shared_memory(program, tuple(slots.values()), budget.least_buffers(program))
     if need > machine.shared_memory_per_block_bytes:
         told = ", ".join(f"{name} of {count}" for name, count in slots.items())
@@ -46,11 +49,7 @@ def _too_deep(program: TileProgram, machine: Machine, asked: dict[str, int]) -> 
             f"shared memory: {told} takes {need} bytes, a block has {machine.shared_memory_per_block_bytes}"
         )
     most = max(slots.values())
-    return (
-        f"emitter.v1: a ring of {most} slots, the most are {budget.MOST_SLOTS}"
-        if most > budget.MOST_SLOTS
-        else ""
-    )
+    return f"emitter.v1: a ring of {most} slots, the most are {MOST_SLOTS}" if most > MOST_SLOTS else ""
 
 
 def k_block_alone(program: TileProgram) -> int:

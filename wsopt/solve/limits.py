@@ -10,7 +10,7 @@ from wsopt.lowering.lower import Cuttable
 from wsopt.lowering.phases import lazy_rows
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
-from wsopt.program.limits import Lifted, Limit
+from wsopt.program.limits import MOST_SLOTS, Lifted, Limit
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule import budget
@@ -49,7 +49,7 @@ def _two_iterations(program: TileProgram, machine: Machine) -> bool:
 
 def _most_slots(program: TileProgram, machine: Machine) -> bool:
     more = replace(program, lifted=program.lifted | {Limit.MOST_SLOTS})
-    return any(max_depth(more, machine, n) > budget.MOST_SLOTS for n in range(len(program.rings)))
+    return any(max_depth(more, machine, n) > MOST_SLOTS for n in range(len(program.rings)))
 
 
 def _helpers(program: TileProgram, machine: Machine) -> bool:
