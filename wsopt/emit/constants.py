@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import factors, pages, pairs, quantized, segments, splits, tensor_sums, tensor_values
+from wsopt.emit import factors, over_rows, pages, pairs, quantized, segments, splits, tensor_sums, tensor_values
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
@@ -30,6 +30,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         ("TILE_DEPTH", s.depth if tiled else None, "elements of the streamed axis in a K-block"),
         ("SUBTILE_COLUMNS", s.subtile_columns if tiled else None, "columns that the epilogue treats at a time"),
         *splits.constants(plan, consumer.least),
+        *over_rows.constants(plan),
         *_channels(plan),
         ("RASTER_GROUP", group, "tile rows whose tiles are taken column by column"),
         ("ROW_LENGTH", row_length if plan.reduces_rows else None, "elements of a row"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import inputs, records, splits, tensor_sums, tensor_values, text
+from wsopt.emit import inputs, over_rows, records, splits, tensor_sums, tensor_values, text
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import PART_COLUMN, Function, each_owed, each_part, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
@@ -90,7 +90,7 @@ class Consumer:
         vectors = [name for one in plan.read_vectors for name in one.arguments]
         parameters = [
             *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
-            *plan.stored, *plan.order_table, *(splits.PARAMETERS if plan.split else ()),
+            *plan.stored, *plan.order_table, *(splits.PARAMETERS if plan.split or plan.carried else ()),
             *(plan.offsets.arguments if plan.offsets else ()), *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
         step = self._first_step()
@@ -102,11 +102,12 @@ class Consumer:
             # The kernel before may still use the workspace of this one.
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split or plan.offsets
             begin += ["gdc_wait()"] if early else []
-        ends = each_owed(plan, calls(plan)) if plan.owes_ends else []
+        ends = each_owed(plan, calls(plan)) if plan.owes_ends else over_rows.ended(plan)
         stored = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []
         body, end = self._body(), "\n".join([*ends, *stored])
         called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
         called = called.union(after_rows(plan)[1]) if plan.program.long_rows else called
+        called = called.union(over_rows.called(plan))
         return function(plan, role, parameters, begin + self._carried(), body, end, called)
 
     def _first_step(self) -> list[str]:
@@ -138,7 +139,7 @@ class Consumer:
             return []
         if plan.loops_over_tiles:
             by_part = plan.columns or plan.program.long_rows
-            return [] if by_part else [f"columns = {self._tile_columns()}"]
+            return [] if by_part else [f"columns = {self._tile_columns()}", *over_rows.starts(plan)]
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
         return [line for value in values for line in self._cleared(self.operations.registers(value))]
 

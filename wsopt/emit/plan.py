@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.instructions import Slots
-from wsopt.emit.names import SEGMENT_WORDS, SPLIT_WORDS, Names
+from wsopt.emit.names import OVER_ROWS_WORDS, SEGMENT_WORDS, SPLIT_WORDS, Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.rings import NamedBoxes, Ring, loaders
 from wsopt.emit.staging import Staging, staging
@@ -18,6 +18,7 @@ from wsopt.emit.stamps import WORDS, Trace
 from wsopt.emit.tensors import Box
 from wsopt.perf.epilogue import Refill, k_blocks_ahead, refill
 from wsopt.program.combination import Combination, combination_of
+from wsopt.program.over_rows import carried
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
@@ -42,8 +43,8 @@ class KernelPlan:
     `loaders` are the rings of each loading warp in the order in which it fills them, that of the schedule.
     `stationary` are the boxes of the tile that a block holds for each consumer, one for each of its parts. Of the
     epilogue's sources `inputs` are full tiles, `vectors` are read by address: some `prefetched`, the `late` ones by
-    each subtile. TMA writes `outputs`, threads `outputs_by_address`. `refill` is when a consumer copies a
-    tile's inputs. With `inputs_by_loader` the loading warp does, before the copies of a tile's last `inputs_ahead`
+    each subtile. TMA writes `outputs`, threads `outputs_by_address`, and `outputs_of_columns` when all rows have been
+    seen. `refill` is when a consumer copies a tile's inputs. With `inputs_by_loader` the loading warp does, before the copies of a tile's last `inputs_ahead`
     K-blocks.
 
     `items` are the statements that a consumer computes in its loop. The epilogue reads the sums of the products
@@ -79,6 +80,7 @@ class KernelPlan:
     late: Mapping[str, ByAddress[Source]]
     outputs: Mapping[str, Box]
     outputs_by_address: tuple[ByAddress[Output], ...]
+    outputs_of_columns: tuple[ByAddress[Output], ...]
     staged: Staging
     refill: Refill
     inputs_by_loader: bool
@@ -129,6 +131,11 @@ class KernelPlan:
     def split(self) -> bool:
         """Whether a tile's K-blocks are shared by several blocks, and what a block takes is a part of a tile."""
         return self.s.parted
+
+    @property
+    def carried(self) -> tuple[Reduction, ...]:
+        """The reductions over all rows that a consumer carries from tile to tile."""
+        return carried(self.program)
 
     @property
     def owes_ends(self) -> bool:
@@ -246,7 +253,11 @@ class KernelPlan:
         """Arguments for a consumer's stores: addresses of row outputs, and descriptors where it starts the copies."""
         boxes = () if self.stores_apart else self.outputs.values()
         return [
-            *(a for row in (*self.outputs_by_address, *self.ragged.values()) for a in row.arguments),
+            *(
+                a
+                for row in (*self.outputs_by_address, *self.outputs_of_columns, *self.ragged.values())
+                for a in row.arguments
+            ),
             *(box.descriptor for box in boxes),
         ]
 
@@ -299,6 +310,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     """The plan of a verified schedule's kernel; with a `trace`, of one with stamps."""
     program, buffers = verified.program, verified.schedule.buffers
     taken = (WORDS if trace else frozenset()) | (SPLIT_WORDS if program.structure.parted else frozenset())
+    taken |= OVER_ROWS_WORDS if carried(program) else frozenset()
     taken |= SEGMENT_WORDS if program.offsets else frozenset()
     names = Names(subtiles=True, taken=set(taken))
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
@@ -314,8 +326,11 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         o.name: boxes.box("written", o.name.replace(".", "_"), o.view, subtile) for o in after.tile_outputs
     }
     outputs_by_address = tuple(
-        ByAddress(o, names(f"written:{o.name}", o.name)) for o in after.outputs if not o.is_tile
+        ByAddress(o, names(f"written:{o.name}", o.name))
+        for o in after.outputs
+        if not (o.is_tile or o.over_rows)
     )
+    of_columns = (o for o in after.outputs if o.over_rows)
     items = program.items
     read = frozenset(name for item in after.items for name in item.reads)
     wanted = read | {output.value for output in after.outputs}
@@ -339,7 +354,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
             for name, v in vectors.items() if after.prefetched
         },
         late={} if after.prefetched else {name: v for name, v in vectors.items() if name in read},
-        outputs=outputs, outputs_by_address=outputs_by_address, staged=staging(program, buffers, inputs, outputs),
+        outputs=outputs, outputs_by_address=outputs_by_address,
+        outputs_of_columns=tuple(ByAddress(o, names(f"written:{o.name}", o.name)) for o in of_columns), staged=staging(program, buffers, inputs, outputs),
         refill=Refill(0, 0) if s.parted else refill(program, verified.machine, buffers),
         inputs_by_loader=buffers.inputs_by_loader,
         inputs_ahead=_inputs_ahead(verified), items=items,

@@ -6,7 +6,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import pairs, records, segments, shares, splits, tensor_sums, tensor_values, text
+from wsopt.emit import over_rows, pairs, records, segments, shares, splits, tensor_sums, tensor_values, text
 from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.combination import parts_of
@@ -123,6 +123,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "subtiles": 1 if plan.sums_apart or s.splits > 1 else s.subtiles,
         "splits": splits.device(plan),
         "shares": shares.device(plan),
+        "over_rows": over_rows.device(plan),
         "grid": grid,
         "counts_slots": plan.counts_slots,
         "ranges": ranges if plan.ranged else None,

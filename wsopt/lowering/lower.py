@@ -25,7 +25,7 @@ from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasterization_order, tiles_together
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
-from wsopt.tensors.views import FULL, Reduction, Role, Source
+from wsopt.tensors.views import FULL, Reduction, Role, Source, reduces_row
 
 Cuttable = Region
 """What can be cut to structures. Only the front end and the lowering look inside."""
@@ -80,7 +80,11 @@ def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:
     in_loop = not (region.contractions or region.running)
     sums = (v for v in loop.values if (v.space, v.id.kind, v.consumer) == (Space.TENSOR, ValueKind.SUM, 0))
     return Epilogue(
-        items=() if in_loop else tuple(behind_rows(region)) if region.running else region.statements,
+        items=region.ending
+        if in_loop
+        else tuple(behind_rows(region))
+        if region.running
+        else region.statements,
         sources=tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources)),
         outputs=region.outputs,
         prefetched=bool(region.contractions) and not region.chained,
@@ -147,8 +151,9 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
         rows = _row_values(region, loop) * each * math.ceil(s.rows / machine.mma_rows / groups)
     else:
         reduced = (*region.running, *region.statements)
-        reductions = sum(isinstance(i, Reduction) for i in reduced) if not tiles else 0
+        reductions = sum(map(reduces_row, reduced)) if not tiles else 0
         rows = reductions * max(1, s.rows // s.consumer_warps)
+        tiles += sum(isinstance(i, Reduction) and i.over_rows for i in reduced)
     # Where others rescale sums a consumer has none in its loop.
     return (0 if s.corrections else tiles * s.rows * columns // threads) + rows
 

@@ -1,0 +1,173 @@
+"""Reductions over all rows: what a consumer carries from tile to tile, leaves behind its last one, and who adds it up.
+
+A consumer carries one value an element of its tile, so that nothing goes from thread to thread in the loop. Behind it
+comes one value a column, which it leaves in a workspace as its part. Parts are added up in bundles, and then bundles,
+each by whoever arrives last and always in their order, so that the result does not depend on timing. Nobody waits.
+
+The workspace has a place for each part, those of a block's consumers side by side, and behind them one for each bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsopt.emit.arithmetic import Arithmetic
+from wsopt.emit.expressions import Operand
+from wsopt.emit.instructions import when
+from wsopt.emit.integers import Integer, ceil_divide, named
+from wsopt.emit.operations import operand_of
+from wsopt.emit.plan import KernelPlan, loop_name
+from wsopt.emit.recipe import Workspace
+from wsopt.emit.splits import PARAMETERS
+from wsopt.emit.tensors import GLUON
+from wsopt.emit.vectors import load
+from wsopt.graph.types import DType
+from wsopt.program.over_rows import bundle_parts, parts_together
+from wsopt.program.row_layout import tile_layout
+from wsopt.tensors.views import FULL, Reduction, Role
+
+_WORKSPACE, _ARRIVALS = PARAMETERS
+_COLUMN = frozenset({Role.COLUMN})
+_STARTS = {"sum": "0.0", "max": 'float("-inf")'}
+_TOGETHER = {"sum": "result + value", "max": "gl.maximum(result, value)"}
+_OF_PARTS = {"sum": "added_up", "max": "largest_of"}
+"""The device functions that bring parts together, by the kind of reduction."""
+
+
+def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
+    """Constants of a kernel whose blocks carry reductions over rows, with comments."""
+    if not plan.carried:
+        return []
+    program, machine, s = plan.program, plan.verified.machine, plan.s
+    tiles = [*(x.view for x in program.streamed), *(o.view for o in program.after.tile_outputs)]
+    layout = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)
+    each = s.columns // layout.columns * (1 if layout.outer else layout.vector)
+    return [
+        ("PARTIAL_SUMS", len(plan.carried) * s.columns, "elements of a consumer's part of what is carried"),
+        ("BUNDLE_PARTS", bundle_parts(program, machine), "parts that are added up at a time"),
+        ("PARTS_TOGETHER", parts_together(each, plan.consumer_registers), "parts whose loads go together"),
+    ]
+
+
+def device(plan: KernelPlan) -> list[dict[str, str]]:
+    """Values for the template of the functions that bring parts together; none if nothing is carried."""
+    kinds = sorted({one.kind for one in plan.carried})
+    return [
+        {"name": _OF_PARTS[kind], "neutral": _STARTS[kind], "together": _TOGETHER[kind]} for kind in kinds
+    ]
+
+
+def workspaces(plan: KernelPlan) -> tuple[Workspace, ...]:
+    """The memory that a launch needs besides its tensors."""
+    if not plan.carried:
+        return ()
+    parts: Integer = named("blocks") * plan.s.consumers
+    bundles = ceil_divide(parts, bundle_parts(plan.program, plan.verified.machine))
+    places = (parts + bundles) * (len(plan.carried) * plan.s.columns)
+    return (
+        Workspace(_WORKSPACE, DType.F32, places, zeroed=False),
+        Workspace(_ARRIVALS, DType.I32, bundles + 1, zeroed=True),
+    )
+
+
+def starts(plan: KernelPlan) -> Iterator[str]:
+    """The lines before a block's first tile: what it carries, with nothing in it."""
+    for one in plan.carried:
+        shape = f"[CONSUMER_ROWS, TILE_COLUMNS], {_STARTS[one.kind]}, gl.float32, {plan.loop_layout}"
+        yield f"{plan.value(one.name)} = gl.full({shape})"
+
+
+def called(plan: KernelPlan) -> frozenset[str]:
+    """What the lines behind the last tile call of the kernel's own functions."""
+    writer = _writer(plan)
+    list(writer.phase(tuple(item.name for item in plan.program.after.items), lambda _: 0, masked=True))
+    return frozenset(writer.called) if plan.carried else frozenset()
+
+
+def ended(plan: KernelPlan) -> list[str]:
+    """The lines of a consumer behind its last tile: it leaves its part, and ends its bundle, and all, if it is the
+    last to arrive.
+    """
+    if not plan.carried:
+        return []
+    number = "gl.program_id(0)" if plan.s.consumers == 1 else "gl.program_id(0) * CONSUMERS + index"
+    blocks = "gl.num_programs(0)" if plan.s.consumers == 1 else "gl.num_programs(0) * CONSUMERS"
+    bundle = "\n".join([*_bundle(plan), when(f"last_to_arrive({_ARRIVALS} + bundles, bundles)", "\n".join(_all(plan)))])
+    return [
+        f"part = {number}",
+        f"parts = {blocks}",
+        "bundle = part // BUNDLE_PARTS",
+        "bundles = gl.cdiv(parts, BUNDLE_PARTS)",
+        "count = gl.minimum(parts - bundle * BUNDLE_PARTS, BUNDLE_PARTS)",
+        f"own_part = {_WORKSPACE} + part * PARTIAL_SUMS",
+        *(
+            f"gl.store({_place('own_part', number)}, gl.{one.kind}({plan.value(one.name)}, axis=0))"
+            for number, one in enumerate(plan.carried)
+        ),
+        when(f"last_to_arrive({_ARRIVALS} + bundle, count)", bundle),
+    ]
+
+
+def _place(begin: str, number: int) -> str:
+    """The places of one of the reductions' columns, of the part or bundle that begins there."""
+    return f"{_begin(begin, number)} + columns"
+
+
+def _begin(begin: str, number: int) -> str:
+    return begin + (f" + {number} * TILE_COLUMNS" if number else "")
+
+
+def _together(plan: KernelPlan, one: Reduction, begin: str, number: int, count: str) -> str:
+    del plan
+    return f"{_OF_PARTS[one.kind]}({_begin(begin, number)}, columns, {count})"
+
+
+def _bundle(plan: KernelPlan) -> Iterator[str]:
+    """The lines that leave what a bundle of parts comes to."""
+    yield f"first_part = {_WORKSPACE} + bundle * BUNDLE_PARTS * PARTIAL_SUMS"
+    yield f"own_bundle = {_WORKSPACE} + (parts + bundle) * PARTIAL_SUMS"
+    for number, one in enumerate(plan.carried):
+        yield f"gl.store({_place('own_bundle', number)}, {_together(plan, one, 'first_part', number, 'count')})"
+
+
+def _all(plan: KernelPlan) -> Iterator[str]:
+    """The lines that bring all bundles together, compute what follows, and store it."""
+    yield f"first_bundle = {_WORKSPACE} + parts * PARTIAL_SUMS"
+    for number, one in enumerate(plan.carried):
+        yield f"{_result(plan, one)} = {_together(plan, one, 'first_bundle', number, 'bundles')}"
+    writer = _writer(plan)
+    for name in sorted(writer.sources.keys() & plan.vectors.keys()):
+        yield f"{writer.sources[name].name} = {load(plan, name)}"
+    yield from writer.phase(tuple(item.name for item in plan.program.after.items), lambda _: 0, masked=True)
+    ragged = plan.program.whole.extent(Role.COLUMN) != plan.s.columns
+    mask = ", mask=columns < ROW_LENGTH" if ragged else ""
+    for output in plan.outputs_of_columns:
+        value, dtype = writer.operand(output.of.value), output.of.view.dtype
+        text = value.name if value.dtype is dtype else f"{value.name}.to({GLUON[dtype]})"
+        yield f"gl.store({output.at(plan.place('rows', 'columns'))}, {text}{mask})"
+
+
+def _result(plan: KernelPlan, one: Reduction) -> str:
+    """The identifier of a reduction over all rows."""
+    return plan.names(f"all:{one.name}", f"{plan.value(one.name)}_all")
+
+
+def _writer(plan: KernelPlan) -> Arithmetic:
+    """Writes what follows the reductions over all rows: values of columns."""
+    after = plan.program.after
+    known = {one.name: Operand(_result(plan, one), _COLUMN, DType.F32) for one in plan.carried}
+    read = {name for item in after.items for name in item.reads}
+    for source in after.vectors:
+        if source.name in read:
+            known[source.name] = operand_of(source, loop_name(plan.names, source))
+    return Arithmetic(
+        items=after.items,
+        s=plan.s,
+        name=lambda name, _: plan.names(f"end:{name}", f"{plan.value(name)}_end"),
+        sources=known,
+        tile=FULL,
+        layout=plan.loop_layout,
+        asynchronous=False,
+        wanted=frozenset(output.of.value for output in plan.outputs_of_columns),
+        carried=False,
+    )

@@ -1,0 +1,127 @@
+"""Reductions over the rows of a kernel without a product: which of a graph's they are, and what follows them.
+
+A tile of rows is reduced along its columns. What is reduced along the rows instead, such as the gradient of a norm's
+weight, a block carries from tile to tile, and it is complete when the last block is done. So nothing but values of
+columns may follow, and these are stored then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
+from wsopt.frontend.axes import Axes, Dim
+from wsopt.frontend.joining import one_axis
+from wsopt.frontend.kinds import depending, reduces_rows
+from wsopt.frontend.values import OVER_ROWS
+from wsopt.graph.types import Node
+from wsopt.tensors.views import FULL, Item, Reduction, Role, Statement, pow2
+
+CARRIED = {"reduce_sum": "sum_of_rows", "reduce_max": "max_of_rows", "reduce_min": "max_of_rows"}
+"""Operations that blocks carry from tile to tile, with the primitive that does it; a minimum by negation."""
+
+MOST_COLUMNS = 1 << 14
+"""Columns of a sum over rows at most where nothing else is reduced: a consumer has as many of it in registers, and
+a tile's elements.
+"""
+
+
+def over_rows(axes: Axes, found: Mapping[Dim, str]) -> tuple[Dim, ...]:
+    """Which of the axes that a graph reduces, each with a node that does, are the rows of its kernel.
+
+    Where two axes are reduced it is the one whose elements lie apart in memory; where a single one is, and its
+    elements lie apart, it is that one if only sums of columns are made along it and all columns fit registers.
+    """
+    near = _neighbours(axes)
+    apart = tuple(axis for axis in found if axis not in near)
+    if not apart or not one_axis(axes, apart):
+        return ()
+    if len(apart) < len(found):
+        rest = [axis for axis in found if axis in near]
+        return apart if one_axis(axes, rest) and not one_axis(axes, list(found)) else ()
+    others = {atom for use in axes.paths for atom in axes.all_atoms(use) if axes.extents[atom] > 1} - {*apart}
+    one = len(others) == 1 and others <= near
+    held = one and pow2(axes.extents[next(iter(others))]) <= MOST_COLUMNS
+    return apart if held and not any(_refusals(axes, apart)) else ()
+
+
+def _neighbours(axes: Axes) -> set[Dim]:
+    """The axes along which elements of the widest inputs lie next to each other."""
+    views = [axes.raw_view(use) for use in axes.paths]
+    most = max((len(view.dims) for view in views), default=0)
+    widest = (view for view in views if len(view.dims) == most)
+    return {dim.axis for view in widest for dim in view.dims if dim.stride == 1 < dim.extent}
+
+
+def check_over_rows(axes: Axes, over: Iterable[Dim], others: Iterable[Dim]) -> None:
+    """Refuse reductions over the rows that no block carries, and those beside axes that are neither rows nor columns."""
+    refusal = next(_refusals(axes, over), None)
+    if refusal is not None:
+        raise LoweringError(refusal)
+    nodes = [node.name for node in _nodes(axes, over)]
+    if len({*others}) > 1:
+        raise LoweringError(
+            f"node {nodes[0]}: it reduces one of several axes of rows; a kernel carries sums over all of its rows: "
+            "where the axes are neighbours, declare them as one"
+        )
+
+
+def _nodes(axes: Axes, over: Iterable[Dim]) -> list[Node]:
+    """The nodes that reduce these axes."""
+    known = {axes.same[axis] for axis in over}
+    nodes = (node for node in axes.graph.nodes if reduces_rows(node))
+    return [node for node in nodes if known & {*axes.atoms(*axes.reduced(node))}]
+
+
+def _refusals(axes: Axes, over: Iterable[Dim]) -> Iterable[str]:
+    """Why reductions over these axes are not carried from tile to tile."""
+    known = {axes.same[axis] for axis in over}
+    nodes = _nodes(axes, over)
+    for node in nodes:
+        if node.op not in CARRIED:
+            yield (
+                f"node {node.name}: {node.op} over the rows of a kernel; sums, maxima and minima are carried from "
+                f"tile to tile: {remedies.OWN_GRAPH}"
+            )
+    names = {node.name for node in nodes}
+    later = depending(axes.graph.nodes, lambda node: node.name in names) - names
+    for node in (node for node in axes.graph.nodes if node.name in later):
+        if reduces_rows(node) or known & {*axes.all_atoms(node.name)}:
+            first = next(name for name in names)
+            yield (
+                f"node {node.name}: it depends on {min(names, default=first)}, which is complete when all rows have "
+                f"been seen; {remedies.computed_before([min(names)])}"
+            )
+
+
+def ending(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], tuple[Statement, ...]]:
+    """The items of a tile, and the statements that follow reductions over all rows, with those of columns that they
+    read.
+    """
+    after: set[str] = {item.name for item in items if isinstance(item, Reduction) and item.over_rows}
+    carried = frozenset(after)
+    for item in items:
+        if isinstance(item, Statement) and after & {*item.reads}:
+            after.add(item.name)
+    wanted = {name for item in items if item.name in after - carried for name in item.reads} | after
+    for item in reversed(items):
+        if item.name in wanted:
+            wanted.update(item.reads if item.name not in carried else ())
+    later = (item for item in items if item.name in wanted - carried)
+    own = tuple(item for item in items if item.name in carried or item.name not in after)
+    return own, tuple(item for item in later if isinstance(item, Statement))
+
+
+def is_carried(primitive: str) -> bool:
+    """Whether a primitive reduces over the rows."""
+    return primitive in OVER_ROWS
+
+
+def check_carried(node: Node, spans: frozenset[Role]) -> None:
+    """Refuse a reduction over the rows of what is no whole tile."""
+    if spans != FULL:
+        what = "the same in every row" if Role.ROW not in spans else "one value a row"
+        raise LoweringError(
+            f"node {node.name}: {node.op} over the rows of what is {what}; {remedies.computed_before([node.name])}"
+        )
