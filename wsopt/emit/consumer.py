@@ -107,7 +107,6 @@ class Consumer:
         body, end = self._body(), "\n".join([*ends, *stored])
         called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
         called = called.union(after_rows(plan)[1]) if plan.program.long_rows else called
-        called = called.union(over_rows.called(plan))
         return function(plan, role, parameters, begin + self._carried(), body, end, called)
 
     def _first_step(self) -> list[str]:

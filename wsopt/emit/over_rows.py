@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.expressions import Operand
+from wsopt.emit.functions import Function
 from wsopt.emit.instructions import when
 from wsopt.emit.integers import Integer, ceil_divide, named
 from wsopt.emit.operations import operand_of
@@ -22,11 +23,14 @@ from wsopt.emit.splits import PARAMETERS
 from wsopt.emit.tensors import GLUON
 from wsopt.emit.vectors import load
 from wsopt.graph.types import DType
-from wsopt.program.over_rows import bundle_parts, parts_together
-from wsopt.program.row_layout import tile_layout
+from wsopt.program.over_rows import bundle_parts, columns_of_thread, parts_together
 from wsopt.tensors.views import FULL, Reduction, Role
 
 _WORKSPACE, _ARRIVALS = PARAMETERS
+_END = "end_of_rows"
+_LAYOUT = "PARTS_LAYOUT"
+_VECTOR = 4
+"""Elements of f32 that a thread loads at a time, 16 bytes."""
 _COLUMN = frozenset({Role.COLUMN})
 _STARTS = {"sum": "0.0", "max": 'float("-inf")'}
 _TOGETHER = {"sum": "result + value", "max": "gl.maximum(result, value)"}
@@ -39,13 +43,13 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
     if not plan.carried:
         return []
     program, machine, s = plan.program, plan.verified.machine, plan.s
-    tiles = [*(x.view for x in program.streamed), *(o.view for o in program.after.tile_outputs)]
-    layout = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)
-    each = s.columns // layout.columns * (1 if layout.outer else layout.vector)
+    each = columns_of_thread(s, machine)
+    layout = f"[{min(_VECTOR, each)}], [{machine.threads_per_warp}], [{s.consumer_warps}], [0]"
     return [
         ("PARTIAL_SUMS", len(plan.carried) * s.columns, "elements of a consumer's part of what is carried"),
         ("BUNDLE_PARTS", bundle_parts(program, machine), "parts that are added up at a time"),
         ("PARTS_TOGETHER", parts_together(each, plan.consumer_registers), "parts whose loads go together"),
+        (_LAYOUT, f"gl.BlockedLayout({layout})", "columns over a consumer's threads, while parts are added up"),
     ]
 
 
@@ -77,35 +81,45 @@ def starts(plan: KernelPlan) -> Iterator[str]:
         yield f"{plan.value(one.name)} = gl.full({shape})"
 
 
-def called(plan: KernelPlan) -> frozenset[str]:
-    """What the lines behind the last tile call of the kernel's own functions."""
-    writer = _writer(plan)
-    list(writer.phase(tuple(item.name for item in plan.program.after.items), lambda _: 0, masked=True))
-    return frozenset(writer.called) if plan.carried else frozenset()
-
-
 def ended(plan: KernelPlan) -> list[str]:
     """The lines of a consumer behind its last tile: it leaves its part, and ends its bundle, and all, if it is the
     last to arrive.
     """
     if not plan.carried:
         return []
-    number = "gl.program_id(0)" if plan.s.consumers == 1 else "gl.program_id(0) * CONSUMERS + index"
-    blocks = "gl.num_programs(0)" if plan.s.consumers == 1 else "gl.num_programs(0) * CONSUMERS"
-    bundle = "\n".join([*_bundle(plan), when(f"last_to_arrive({_ARRIVALS} + bundles, bundles)", "\n".join(_all(plan)))])
+    alone = plan.s.consumers == 1
     return [
-        f"part = {number}",
-        f"parts = {blocks}",
-        "bundle = part // BUNDLE_PARTS",
-        "bundles = gl.cdiv(parts, BUNDLE_PARTS)",
-        "count = gl.minimum(parts - bundle * BUNDLE_PARTS, BUNDLE_PARTS)",
+        f"part = {'gl.program_id(0)' if alone else 'gl.program_id(0) * CONSUMERS + index'}",
+        f"parts = {'gl.num_programs(0)' if alone else 'gl.num_programs(0) * CONSUMERS'}",
         f"own_part = {_WORKSPACE} + part * PARTIAL_SUMS",
         *(
             f"gl.store({_place('own_part', number)}, gl.{one.kind}({plan.value(one.name)}, axis=0))"
             for number, one in enumerate(plan.carried)
         ),
-        when(f"last_to_arrive({_ARRIVALS} + bundle, count)", bundle),
+        f"{_END}({', '.join(_parameters(plan))})",
     ]
+
+
+def end_function(plan: KernelPlan) -> Function:
+    """The function that brings parts together where they have all arrived."""
+    writer, own = _writer(plan), frozenset(_OF_PARTS[one.kind] for one in plan.carried)
+    every = when(f"last_to_arrive({_ARRIVALS} + bundles, bundles)", "\n".join(_all(plan, writer)))
+    lines = [
+        f"columns = gl.arange(0, TILE_COLUMNS, layout={_LAYOUT})",
+        "bundle = part // BUNDLE_PARTS",
+        "bundles = gl.cdiv(parts, BUNDLE_PARTS)",
+        "count = gl.minimum(parts - bundle * BUNDLE_PARTS, BUNDLE_PARTS)",
+        when(f"last_to_arrive({_ARRIVALS} + bundle, count)", "\n".join([*_bundle(plan), every])),
+    ]
+    return Function(_END, _parameters(plan), "\n".join(lines), frozenset(writer.called) | own)
+
+
+def _parameters(plan: KernelPlan) -> tuple[str, ...]:
+    """The parameters of that function: numbers of parts, the workspace, and what it reads and stores by address."""
+    read = {name for item in plan.program.after.items for name in item.reads}
+    vectors = [a for name, one in plan.vectors.items() if name in read for a in one.arguments]
+    stored = [a for one in plan.outputs_of_columns for a in one.arguments]
+    return ("part", "parts", *PARAMETERS, *vectors, *stored)
 
 
 def _place(begin: str, number: int) -> str:
@@ -117,8 +131,8 @@ def _begin(begin: str, number: int) -> str:
     return begin + (f" + {number} * TILE_COLUMNS" if number else "")
 
 
-def _together(plan: KernelPlan, one: Reduction, begin: str, number: int, count: str) -> str:
-    del plan
+def _together(one: Reduction, begin: str, number: int, count: str) -> str:
+    """The call that brings so many parts of one of the reductions together."""
     return f"{_OF_PARTS[one.kind]}({_begin(begin, number)}, columns, {count})"
 
 
@@ -127,15 +141,14 @@ def _bundle(plan: KernelPlan) -> Iterator[str]:
     yield f"first_part = {_WORKSPACE} + bundle * BUNDLE_PARTS * PARTIAL_SUMS"
     yield f"own_bundle = {_WORKSPACE} + (parts + bundle) * PARTIAL_SUMS"
     for number, one in enumerate(plan.carried):
-        yield f"gl.store({_place('own_bundle', number)}, {_together(plan, one, 'first_part', number, 'count')})"
+        yield f"gl.store({_place('own_bundle', number)}, {_together(one, 'first_part', number, 'count')})"
 
 
-def _all(plan: KernelPlan) -> Iterator[str]:
+def _all(plan: KernelPlan, writer: Arithmetic) -> Iterator[str]:
     """The lines that bring all bundles together, compute what follows, and store it."""
     yield f"first_bundle = {_WORKSPACE} + parts * PARTIAL_SUMS"
     for number, one in enumerate(plan.carried):
-        yield f"{_result(plan, one)} = {_together(plan, one, 'first_bundle', number, 'bundles')}"
-    writer = _writer(plan)
+        yield f"{_result(plan, one)} = {_together(one, 'first_bundle', number, 'bundles')}"
     for name in sorted(writer.sources.keys() & plan.vectors.keys()):
         yield f"{writer.sources[name].name} = {load(plan, name)}"
     yield from writer.phase(tuple(item.name for item in plan.program.after.items), lambda _: 0, masked=True)
@@ -166,7 +179,7 @@ def _writer(plan: KernelPlan) -> Arithmetic:
         name=lambda name, _: plan.names(f"end:{name}", f"{plan.value(name)}_end"),
         sources=known,
         tile=FULL,
-        layout=plan.loop_layout,
+        layout=_LAYOUT,
         asynchronous=False,
         wanted=frozenset(output.of.value for output in plan.outputs_of_columns),
         carried=False,

@@ -83,6 +83,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         *([transform(plan)] if s.transforms else []),
         *([tensor_values.correction(plan)] if s.corrections else []),
         *([Function("combine", parts.parameters, *parts.body())] if parts else []),
+        *([over_rows.end_function(plan)] if plan.carried else []),
         consumer.function(),
         *([store_warp(plan)] if plan.stores_apart else []),
     ]

@@ -12,6 +12,7 @@ import math
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.program.program import TileProgram
+from wsopt.program.types import Structure
 from wsopt.tensors.views import Reduction
 
 _KEPT = 64
@@ -34,6 +35,11 @@ def bundle_parts(program: TileProgram, machine: Machine) -> int:
 def part_bytes(program: TileProgram) -> int:
     """Bytes of a consumer's part of all that it carries."""
     return len(carried(program)) * program.structure.columns * DType.F32.bits // 8
+
+
+def columns_of_thread(s: Structure, machine: Machine) -> int:
+    """Columns of a part that each of a consumer's threads has while parts are added up."""
+    return max(1, s.columns // (s.consumer_warps * machine.threads_per_warp))
 
 
 def parts_together(columns: int, registers: int) -> int:
