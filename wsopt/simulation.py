@@ -50,6 +50,9 @@ _MANY = 1 << 20
 _ENDS = 6
 """Of the first blocks and of the last so many run where a mask reaches too far for all: numbers are not compared."""
 
+_COLUMN_TILES = 3
+"""Tiles of columns that a kernel of rows is executed on, at most (`lowering/reduced.py`)."""
+
 _MOST_NAMED = 3
 """Lines that an error names."""
 
@@ -215,13 +218,16 @@ def _blocks(verified: VerifiedSchedule) -> Callable[[int], int]:
     """
     s, bundling = verified.program.structure, _bundling_blocks(verified)
     if bundling:
-        return lambda seed: (bundling, 1, 3)[seed // len(STRATEGIES) % 3]
+        columns = min(verified.program.grid.column_tiles, _COLUMN_TILES)
+        return lambda seed: columns * (bundling, 1, 3)[seed // len(STRATEGIES) % 3]
     each = sharing_processors if s.shares else processors
     return lambda seed: each(seed) * s.blocks
 
 
 def _bundling_blocks(verified: VerifiedSchedule) -> int:
-    """Blocks whose parts of sums over the rows are one bundle and a part of another; 0 where none are left."""
+    """Blocks whose parts of sums over the rows are one bundle and a part of another, of each tile of columns; 0 where
+    none are left.
+    """
     if not carried(verified.program):
         return 0
     parts = bundle_parts(verified.program, verified.machine) + 1

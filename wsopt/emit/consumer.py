@@ -138,7 +138,7 @@ class Consumer:
             return []
         if plan.loops_over_tiles:
             by_part = plan.columns or plan.program.long_rows
-            return [] if by_part else [f"columns = {self._tile_columns()}", *over_rows.starts(plan)]
+            return [*([] if by_part else [f"columns = {self._tile_columns()}"]), *over_rows.starts(plan)]
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
         return [line for value in values for line in self._cleared(self.operations.registers(value))]
 

@@ -27,6 +27,9 @@ from wsopt.program.over_rows import bundle_parts, columns_of_thread, parts_toget
 from wsopt.tensors.views import FULL, Reduction, Role
 
 _WORKSPACE, _ARRIVALS = PARAMETERS
+COLUMN_BLOCKS = "column_blocks"
+"""The launcher's name of the blocks that take tiles of the same columns."""
+
 _END = "end_of_rows"
 _LAYOUT = "PARTS_LAYOUT"
 _VECTOR = 4
@@ -62,15 +65,17 @@ def device(plan: KernelPlan) -> list[dict[str, str]]:
 
 
 def workspaces(plan: KernelPlan) -> tuple[Workspace, ...]:
-    """The memory that a launch needs besides its tensors."""
+    """The memory that a launch needs besides its tensors: for each tile of columns the same."""
     if not plan.carried:
         return ()
-    parts: Integer = named("blocks") * plan.s.consumers
+    parts, times = named("blocks") * plan.s.consumers, named("column_tiles") if plan.columns else 1
+    if plan.columns:
+        parts = named(COLUMN_BLOCKS) * plan.s.consumers
     bundles = ceil_divide(parts, bundle_parts(plan.program, plan.verified.machine))
     places = (parts + bundles) * (len(plan.carried) * plan.s.columns)
     return (
-        Workspace(_WORKSPACE, DType.F32, places, zeroed=False),
-        Workspace(_ARRIVALS, DType.I32, bundles + 1, zeroed=True),
+        Workspace(_WORKSPACE, DType.F32, places * times, zeroed=False),
+        Workspace(_ARRIVALS, DType.I32, (bundles + 1) * times, zeroed=True),
     )
 
 
@@ -87,17 +92,33 @@ def ended(plan: KernelPlan) -> list[str]:
     """
     if not plan.carried:
         return []
-    alone = plan.s.consumers == 1
+    layout = f"gl.SliceLayout(0, {plan.loop_layout})"
     return [
-        f"part = {'gl.program_id(0)' if alone else 'gl.program_id(0) * CONSUMERS + index'}",
-        f"parts = {'gl.num_programs(0)' if alone else 'gl.num_programs(0) * CONSUMERS'}",
-        f"own_part = {_WORKSPACE} + part * PARTIAL_SUMS",
+        *_number(plan),
+        f"own_part = {'first_place' if plan.columns else _WORKSPACE} + part * PARTIAL_SUMS",
+        f"within = gl.arange(0, TILE_COLUMNS, layout={layout})",
         *(
             f"gl.store({_place('own_part', number)}, gl.{one.kind}({plan.value(one.name)}, axis=0))"
             for number, one in enumerate(plan.carried)
         ),
-        f"{_END}({', '.join(_parameters(plan))})",
+        f"{_END}({', '.join(_arguments(plan))})",
     ]
+
+
+def _number(plan: KernelPlan) -> Iterator[str]:
+    """The lines with the number of a consumer's part, and how many there are; where tiles have some of the columns,
+    with the first place and counter of those that are of the block's.
+    """
+    blocks = " // column_tiles" if plan.columns else ""
+    each, own = (" * CONSUMERS", " + index") if plan.s.consumers > 1 else ("", "")
+    yield f"part = gl.program_id(0){blocks}{each}{own}"
+    yield f"parts = gl.num_programs(0){blocks}{each}"
+    if plan.columns:
+        yield "column_tile = gl.program_id(0) % column_tiles"
+        yield "column = column_tile * TILE_COLUMNS"
+        yield "bundles = gl.cdiv(parts, BUNDLE_PARTS)"
+        yield f"first_place = {_WORKSPACE} + column_tile * (parts + bundles) * PARTIAL_SUMS"
+        yield f"first_counter = {_ARRIVALS} + column_tile * (bundles + 1)"
 
 
 def end_function(plan: KernelPlan) -> Function:
@@ -105,7 +126,7 @@ def end_function(plan: KernelPlan) -> Function:
     writer, own = _writer(plan), frozenset(_OF_PARTS[one.kind] for one in plan.carried)
     every = when(f"last_to_arrive({_ARRIVALS} + bundles, bundles)", "\n".join(_all(plan, writer)))
     lines = [
-        f"columns = gl.arange(0, TILE_COLUMNS, layout={_LAYOUT})",
+        f"within = gl.arange(0, TILE_COLUMNS, layout={_LAYOUT})",
         "bundle = part // BUNDLE_PARTS",
         "bundles = gl.cdiv(parts, BUNDLE_PARTS)",
         "count = gl.minimum(parts - bundle * BUNDLE_PARTS, BUNDLE_PARTS)",
@@ -119,12 +140,19 @@ def _parameters(plan: KernelPlan) -> tuple[str, ...]:
     read = {name for item in plan.program.after.items for name in item.reads}
     vectors = [a for name, one in plan.vectors.items() if name in read for a in one.arguments]
     stored = [a for one in plan.outputs_of_columns for a in one.arguments]
-    return ("part", "parts", *PARAMETERS, *vectors, *stored)
+    columns = ("column", "column_extent") if plan.columns else ()
+    return ("part", "parts", *PARAMETERS, *vectors, *stored, *columns)
+
+
+def _arguments(plan: KernelPlan) -> Iterator[str]:
+    """What it is called with."""
+    own = dict(zip(PARAMETERS, ("first_place", "first_counter"), strict=True)) if plan.columns else {}
+    return (own.get(name, name) for name in _parameters(plan))
 
 
 def _place(begin: str, number: int) -> str:
     """The places of one of the reductions' columns, of the part or bundle that begins there."""
-    return f"{_begin(begin, number)} + columns"
+    return f"{_begin(begin, number)} + within"
 
 
 def _begin(begin: str, number: int) -> str:
@@ -133,7 +161,7 @@ def _begin(begin: str, number: int) -> str:
 
 def _together(one: Reduction, begin: str, number: int, count: str) -> str:
     """The call that brings so many parts of one of the reductions together."""
-    return f"{_OF_PARTS[one.kind]}({_begin(begin, number)}, columns, {count})"
+    return f"{_OF_PARTS[one.kind]}({_begin(begin, number)}, within, {count})"
 
 
 def _bundle(plan: KernelPlan) -> Iterator[str]:
@@ -149,11 +177,12 @@ def _all(plan: KernelPlan, writer: Arithmetic) -> Iterator[str]:
     yield f"first_bundle = {_WORKSPACE} + parts * PARTIAL_SUMS"
     for number, one in enumerate(plan.carried):
         yield f"{_result(plan, one)} = {_together(one, 'first_bundle', number, 'bundles')}"
+    yield "columns = column + within" if plan.columns else "columns = within"
     for name in sorted(writer.sources.keys() & plan.vectors.keys()):
         yield f"{writer.sources[name].name} = {load(plan, name)}"
     yield from writer.phase(tuple(item.name for item in plan.program.after.items), lambda _: 0, masked=True)
-    ragged = plan.program.whole.extent(Role.COLUMN) != plan.s.columns
-    mask = ", mask=columns < ROW_LENGTH" if ragged else ""
+    ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
+    mask = f", mask=columns < {'column_extent' if plan.columns else 'ROW_LENGTH'}" if ragged else ""
     for output in plan.outputs_of_columns:
         value, dtype = writer.operand(output.of.value), output.of.view.dtype
         text = value.name if value.dtype is dtype else f"{value.name}.to({GLUON[dtype]})"

@@ -132,6 +132,10 @@ def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
     blocks = minimum(at_once, taken) if s.persistent else taken
     if plan.owes_ends and not s.shares:  # a consumer has a bit for each of its parts
         blocks = maximum(blocks, ceil_divide(taken, splits.MOST_PARTS))
+    if plan.carried and plan.columns:  # a block's tiles are of the same columns
+        each = minimum(named("processors") // named("column_tiles"), named("row_tiles"))
+        yield over_rows.COLUMN_BLOCKS, maximum(each, 1)
+        blocks = named(over_rows.COLUMN_BLOCKS) * named("column_tiles")
     yield "blocks", blocks
 
 

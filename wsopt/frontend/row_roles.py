@@ -39,6 +39,7 @@ def assign_rows(axes: Axes) -> None:
     join_outputs(axes)
     found = _reduced_axes(axes)
     over = over_rows(axes, found)
+    alone = bool(over) and {*over} == {*found}
     found = {axis: node for axis, node in found.items() if axis not in over} or _column_of(axes, found, over)
     if not one_axis(axes, list(found)):
         raise LoweringError(
@@ -63,7 +64,7 @@ def assign_rows(axes: Axes) -> None:
     batches = [axis for axis in others if axis != row]
     axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
     axes.singles = [axis for axis in outer if axes.extents[axis] == 1 and axis != row]
-    axes.kind = Kind.ROWS if _is_held(axes) else Kind.LONG_ROWS
+    axes.kind = Kind.ROWS if alone or _is_held(axes) else Kind.LONG_ROWS
     if over and axes.kind is Kind.LONG_ROWS:
         raise LoweringError(
             f"nodes {' and '.join(found.values())} reduce rows that no SM holds, and others sum up columns over the "

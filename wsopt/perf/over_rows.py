@@ -10,7 +10,7 @@ import math
 
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import load_cycles
-from wsopt.program.over_rows import bundle_parts, part_bytes
+from wsopt.program.over_rows import bundle_parts, column_blocks, part_bytes
 from wsopt.program.program import TileProgram
 
 _TRIPS, _TRIP_CYCLES = 2, 700
@@ -21,14 +21,15 @@ _IN_FLIGHT = 16
 
 
 def parts_of(program: TileProgram, machine: Machine) -> int:
-    """Parts that are left in all: one of each consumer of each block."""
-    return min(machine.sm_count, program.tiles) * program.structure.consumers
+    """Parts that are brought together: one of each consumer of each block whose tiles are of the same columns."""
+    blocks = min(column_blocks(program, machine), program.grid.row_tiles)
+    return blocks * program.structure.consumers
 
 
 def left_bytes(program: TileProgram, machine: Machine) -> int:
     """Bytes of all parts and of their bundles' sums; 0 where nothing is carried."""
     parts, each = parts_of(program, machine), part_bytes(program)
-    return (parts + math.ceil(parts / bundle_parts(program, machine))) * each
+    return (parts + math.ceil(parts / bundle_parts(program, machine))) * each * program.grid.column_tiles
 
 
 def end_cycles(program: TileProgram, machine: Machine) -> int:

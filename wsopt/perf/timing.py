@@ -24,6 +24,7 @@ from wsopt.perf.over_rows import end_cycles, left_bytes
 from wsopt.perf.splits import counting_cycles, split_cost, workspace_bytes
 from wsopt.program.facts import Arithmetic, Copy, Rescale
 from wsopt.program.ids import OpId, OpKind
+from wsopt.program.over_rows import carried, column_blocks
 from wsopt.program.program import Iteration, TileProgram, Unit, Work
 from wsopt.program.ranges import live_loops
 from wsopt.program.types import Sharing, Structure
@@ -85,6 +86,8 @@ def waves_of(program: TileProgram, machine: Machine) -> int:
     """Tiles, or parts of tiles, of the SM that takes most; equal shares of all K-blocks are one wave."""
     if program.structure.shares:
         return 1
+    if carried(program):
+        return math.ceil(program.grid.row_tiles / column_blocks(program, machine))
     # The parts of a long row are one block's.
     parts = program.tiles // (program.grid.tiles // program.grid.column_tiles) if program.long_rows else 1
     return math.ceil(program.tiles // parts / machine.sm_count) * parts

@@ -29,7 +29,12 @@ def carried(program: TileProgram) -> tuple[Reduction, ...]:
 
 def bundle_parts(program: TileProgram, machine: Machine) -> int:
     """Parts that are added up at a time: so many that there are about as many bundles."""
-    return math.ceil(math.sqrt(machine.sm_count * program.structure.consumers))
+    return math.ceil(math.sqrt(column_blocks(program, machine) * program.structure.consumers))
+
+
+def column_blocks(program: TileProgram, machine: Machine) -> int:
+    """Blocks that take tiles of the same columns, at most: a block carries those of one tile of columns."""
+    return max(1, machine.sm_count // program.grid.column_tiles)
 
 
 def part_bytes(program: TileProgram) -> int:

@@ -311,10 +311,10 @@ Item = Statement | Reduction
 
 
 def takes_row(item: Item) -> bool:
-    """Whether an item needs more of a row than one element: it reduces it, or computes with neighbours. Sums over
-    rows need all columns of a tile, too: a block carries those of one tile of columns.
-    """
-    return isinstance(item, Reduction) or family_of(item.primitive) is Family.GROUPED
+    """Whether an item needs more of a row than one element: it reduces it, or computes with neighbours."""
+    if isinstance(item, Reduction):
+        return not item.over_rows
+    return family_of(item.primitive) is Family.GROUPED
 
 
 def reduces_row(item: Item) -> bool:
