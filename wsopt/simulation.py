@@ -213,8 +213,8 @@ def _has_numbers(graph: Graph) -> bool:
 
 
 def _blocks(verified: VerifiedSchedule) -> Callable[[int], int]:
-    """How many multiprocessors there are under a seed: of pairs of blocks as many as elsewhere of blocks. Where blocks
-    leave parts of sums over the rows, under some seeds so many that these come in bundles.
+    """How many multiprocessors there are under a seed: of pairs of blocks as many as elsewhere of blocks. Where
+    blocks leave parts of sums over the rows, under some seeds so many that these come in bundles.
     """
     s, bundling = verified.program.structure, _bundling_blocks(verified)
     if bundling:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import factors, over_rows, pages, pairs, quantized, segments, splits, tensor_sums, tensor_values
+from wsopt.emit import (
+    factors,
+    over_rows,
+    pages,
+    pairs,
+    quantized,
+    segments,
+    splits,
+    tensor_sums,
+    tensor_values,
+)
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants

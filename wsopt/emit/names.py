@@ -133,7 +133,19 @@ _KERNEL_WORDS = frozenset(
 
 OVER_ROWS_WORDS = frozenset(
     (
-        *("part", "parts", "bundle", "bundles", "count", "first", "one", "sums", "begin", "counter", "inside"),
+        *(
+            "part",
+            "parts",
+            "bundle",
+            "bundles",
+            "count",
+            "first",
+            "one",
+            "sums",
+            "begin",
+            "counter",
+            "inside",
+        ),
         *("workspace", "arrivals", "own_part", "own_bundle", "first_part", "first_bundle", "thread_barrier"),
         *("last_to_arrive", "added_up", "PARTIAL_SUMS", "BUNDLE_PARTS", "PARTS_TOGETHER", "PARTS_LAYOUT"),
         *("largest_of", "end_of_rows", "result", "value", "place", "within", "column_blocks"),

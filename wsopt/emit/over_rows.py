@@ -1,10 +1,11 @@
-"""Reductions over all rows: what a consumer carries from tile to tile, leaves behind its last one, and who adds it up.
+"""Reductions over all rows: what a consumer carries from tile to tile and leaves, and who brings it together.
 
 A consumer carries one value an element of its tile, so that nothing goes from thread to thread in the loop. Behind it
 comes one value a column, which it leaves in a workspace as its part. Parts are added up in bundles, and then bundles,
 each by whoever arrives last and always in their order, so that the result does not depend on timing. Nobody waits.
 
-The workspace has a place for each part, those of a block's consumers side by side, and behind them one for each bundle.
+The workspace has a place for each part, those of a block's consumers side by side, and behind them one for each
+bundle.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
 from wsopt.emit.instructions import when
-from wsopt.emit.integers import Integer, ceil_divide, named
+from wsopt.emit.integers import ceil_divide, named
 from wsopt.emit.operations import operand_of
 from wsopt.emit.plan import KernelPlan, loop_name
 from wsopt.emit.recipe import Workspace
@@ -52,7 +53,11 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
         ("PARTIAL_SUMS", len(plan.carried) * s.columns, "elements of a consumer's part of what is carried"),
         ("BUNDLE_PARTS", bundle_parts(program, machine), "parts that are added up at a time"),
         ("PARTS_TOGETHER", parts_together(each, plan.consumer_registers), "parts whose loads go together"),
-        (_LAYOUT, f"gl.BlockedLayout({layout})", "columns over a consumer's threads, while parts are added up"),
+        (
+            _LAYOUT,
+            f"gl.BlockedLayout({layout})",
+            "columns over a consumer's threads, while parts are added up",
+        ),
     ]
 
 

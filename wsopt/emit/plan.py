@@ -43,8 +43,8 @@ class KernelPlan:
     `loaders` are the rings of each loading warp in the order in which it fills them, that of the schedule.
     `stationary` are the boxes of the tile that a block holds for each consumer, one for each of its parts. Of the
     epilogue's sources `inputs` are full tiles, `vectors` are read by address: some `prefetched`, the `late` ones by
-    each subtile. TMA writes `outputs`, threads `outputs_by_address`, and `outputs_of_columns` when all rows have been
-    seen. `refill` is when a consumer copies a tile's inputs. With `inputs_by_loader` the loading warp does, before the copies of a tile's last `inputs_ahead`
+    each subtile. TMA writes `outputs`, threads `outputs_by_address`. `refill` is when a consumer copies a
+    tile's inputs. With `inputs_by_loader` the loading warp does, before the copies of a tile's last `inputs_ahead`
     K-blocks.
 
     `items` are the statements that a consumer computes in its loop. The epilogue reads the sums of the products
@@ -80,7 +80,6 @@ class KernelPlan:
     late: Mapping[str, ByAddress[Source]]
     outputs: Mapping[str, Box]
     outputs_by_address: tuple[ByAddress[Output], ...]
-    outputs_of_columns: tuple[ByAddress[Output], ...]
     staged: Staging
     refill: Refill
     inputs_by_loader: bool
@@ -136,6 +135,12 @@ class KernelPlan:
     def carried(self) -> tuple[Reduction, ...]:
         """The reductions over all rows that a consumer carries from tile to tile."""
         return carried(self.program)
+
+    @property
+    def outputs_of_columns(self) -> tuple[ByAddress[Output], ...]:
+        """The outputs that are stored when all rows have been seen."""
+        found = (one for one in self.program.after.outputs if one.over_rows)
+        return tuple(ByAddress(one, self.names(f"written:{one.name}", one.name)) for one in found)
 
     @property
     def owes_ends(self) -> bool:
@@ -253,11 +258,8 @@ class KernelPlan:
         """Arguments for a consumer's stores: addresses of row outputs, and descriptors where it starts the copies."""
         boxes = () if self.stores_apart else self.outputs.values()
         return [
-            *(
-                a
-                for row in (*self.outputs_by_address, *self.outputs_of_columns, *self.ragged.values())
-                for a in row.arguments
-            ),
+            *(a for row in (*self.outputs_by_address, *self.ragged.values()) for a in row.arguments),
+            *(argument for one in self.outputs_of_columns for argument in one.arguments),
             *(box.descriptor for box in boxes),
         ]
 
@@ -330,7 +332,6 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         for o in after.outputs
         if not (o.is_tile or o.over_rows)
     )
-    of_columns = (o for o in after.outputs if o.over_rows)
     items = program.items
     read = frozenset(name for item in after.items for name in item.reads)
     wanted = read | {output.value for output in after.outputs}
@@ -354,8 +355,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
             for name, v in vectors.items() if after.prefetched
         },
         late={} if after.prefetched else {name: v for name, v in vectors.items() if name in read},
-        outputs=outputs, outputs_by_address=outputs_by_address,
-        outputs_of_columns=tuple(ByAddress(o, names(f"written:{o.name}", o.name)) for o in of_columns), staged=staging(program, buffers, inputs, outputs),
+        outputs=outputs, outputs_by_address=outputs_by_address, staged=staging(program, buffers, inputs, outputs),
         refill=Refill(0, 0) if s.parted else refill(program, verified.machine, buffers),
         inputs_by_loader=buffers.inputs_by_loader,
         inputs_ahead=_inputs_ahead(verified), items=items,

@@ -7,7 +7,7 @@ columns may follow, and these are stored then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -23,16 +23,16 @@ CARRIED = {"reduce_sum": "sum_of_rows", "reduce_max": "max_of_rows", "reduce_min
 
 
 FEW_COLUMNS = 4096
-"""Columns of which blocks of 32 each leave few SMs of a large card idle. By the model 16,384 rows of 4,096 take 39.5 us
-so and 41.3 us if they are carried, 65,536 rows of 256 take 58.7 and 14.2 us (predicted for an H200).
+"""Columns of which blocks of 32 each leave few SMs of a large card idle. By the model 16,384 rows of 4,096 take
+39.5 us so and 41.3 us if they are carried, 65,536 rows of 256 take 58.7 and 14.2 us (predicted for an H200).
 """
 
 
 def over_rows(axes: Axes, found: Mapping[Dim, str]) -> tuple[Dim, ...]:
     """Which of the axes that a graph reduces, each with a node that does, are the rows of its kernel.
 
-    Where two axes are reduced it is the one whose elements lie apart in memory, if blocks can carry what is made along
-    it; where a single one is, and its elements lie apart, it is that one if no value of a row follows.
+    Where two axes are reduced it is the one whose elements lie apart in memory, if blocks can carry what is made
+    along it. Where a single one is, and its elements lie apart, it is that one if no value of a row follows.
     """
     near = _neighbours(axes)
     apart = tuple(axis for axis in found if axis not in near)
@@ -63,7 +63,7 @@ def _neighbours(axes: Axes) -> set[Dim]:
 
 
 def check_over_rows(axes: Axes, over: Iterable[Dim], others: Iterable[Dim]) -> None:
-    """Refuse reductions over the rows that no block carries, and those beside axes that are neither rows nor columns."""
+    """Refuse reductions over rows that others need at once, and those beside several axes of rows."""
     refusal = next(_refusals(axes, over), None)
     if refusal is not None:
         raise LoweringError(refusal)
@@ -82,7 +82,7 @@ def _nodes(axes: Axes, over: Iterable[Dim]) -> list[Node]:
     return [node for node in nodes if known & {*axes.atoms(*axes.reduced(node))}]
 
 
-def _refusals(axes: Axes, over: Iterable[Dim]) -> Iterable[str]:
+def _refusals(axes: Axes, over: Iterable[Dim]) -> Iterator[str]:
     """Why reductions over these axes are not carried from tile to tile."""
     known = {axes.same[axis] for axis in over}
     names = {node.name for node in _nodes(axes, over)}

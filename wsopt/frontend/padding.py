@@ -14,8 +14,8 @@ import numpy as np
 from wsopt.frontend.algebra import factor, is_number
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.needed import end_is_masked
-from wsopt.frontend.types import End
 from wsopt.frontend.over_rows import is_carried
+from wsopt.frontend.types import End
 from wsopt.frontend.values import OVER_ROWS, REDUCTIONS, SINKS, Draft, Rewriter, Term, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family, family_of

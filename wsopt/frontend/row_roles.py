@@ -54,7 +54,9 @@ def assign_rows(axes: Axes) -> None:
     # Views of inputs have axes under the names of their uses.
     own = (n for n in axes.graph.nodes if not (n.op in VIEWS and input_path(axes.graph, n.name)))
     nodes = sorted(own, key=lambda node: -node.type.rank)
-    seen = dict.fromkeys([*(axes.same[axis] for axis in over), *(a for n in nodes for a in axes.all_atoms(n.name))])
+    seen = dict.fromkeys(
+        [*(axes.same[axis] for axis in over), *(a for n in nodes for a in axes.all_atoms(n.name))]
+    )
     outer = [axis for axis in seen if axis != column]  # outer ones first, those of one element among them
     others = [axis for axis in outer if axes.extents[axis] > 1]
     others = others or [_one_row(axes, next(iter(found.values())))]

@@ -81,7 +81,9 @@ class Rows(Maker):
         if region.passes > 1:
             items = tuple(item for item in region.statements if item not in behind_rows(region))
             yield part_of(self._again(items, layout))
-        if any(not output.over_rows for output in region.outputs) and (region.tile_outputs or not region.running):
+        if any(not output.over_rows for output in region.outputs) and (
+            region.tile_outputs or not region.running
+        ):
             yield self._row_store(share)
 
     def _divisions(self) -> int:
