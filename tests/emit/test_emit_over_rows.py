@@ -13,7 +13,9 @@ from emit_mutants import Place, survivors
 from wsopt.codegen import Expectation, compile_kernel, verdict
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.recipe_of import launch_recipe
-from wsopt.emit.source import expected_instructions
+from wsopt.emit.source import emit, expected_instructions
+from wsopt.emit.stamps import Trace
+from wsopt.errors import LoweringError
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import Mutant, execute
 from wsopt.program.types import Sharing, Structure
@@ -114,6 +116,13 @@ def test_rows_that_hold_infinities_do_not_touch_other_columns() -> None:
     wrong = ~np.isfinite(found["dweight"].astype(np.float32))
     assert wrong[7]
     assert wrong.sum() == 1
+
+
+def test_a_trace_is_refused_with_the_remedy() -> None:
+    verified = emitted("norm").verified
+    assert "stamp" not in emit(verified)
+    with pytest.raises(LoweringError, match="trace a build of the graph without those outputs"):
+        emit(verified, Trace())
 
 
 # --- mistakes -------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes.
 
     With a `trace` it has stamps between its instructions, and the records as one output more (`records.py`).
-    Raises LoweringError for a trace that is run of a kernel whose sums are split.
+    Raises LoweringError for a trace that is run of a kernel whose sums are split, or go over rows.
     """
     plan = plan_of(verified, trace)
     if trace is not None and trace.run and plan.split:
@@ -157,6 +157,11 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
         raise LoweringError(
             f"graph {plan.program.whole.name}: its sums are split over {told}, and the stamps of a "
             f"traced kernel are of whole tiles: trace a build made with `--under {asked}`"
+        )
+    if trace is not None and trace.run and plan.carried:
+        raise LoweringError(
+            f"graph {plan.program.whole.name}: its blocks leave parts of sums over the rows, and the stamps of a "
+            "traced kernel are of tiles alone: trace a build of the graph without those outputs"
         )
     if trace is not None and trace.run and plan.s.paired:
         raise LoweringError(

@@ -56,10 +56,9 @@ def _few_columns(axes: Axes, row: Dim, column: Dim) -> bool:
 
 def _neighbours(axes: Axes) -> set[Dim]:
     """The axes along which elements of the widest inputs lie next to each other."""
-    views = [axes.raw_view(use) for use in axes.paths]
-    most = max((len(view.dims) for view in views), default=0)
-    widest = (view for view in views if len(view.dims) == most)
-    return {dim.axis for view in widest for dim in view.dims if dim.stride == 1 < dim.extent}
+    views = [[dim for dim in axes.raw_view(use).dims if dim.extent > 1] for use in axes.paths]
+    most = max(map(len, views), default=0)
+    return {dim.axis for dims in views if len(dims) == most for dim in dims if dim.stride == 1}
 
 
 def check_over_rows(axes: Axes, over: Iterable[Dim], others: Iterable[Dim]) -> None:
