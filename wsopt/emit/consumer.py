@@ -90,7 +90,8 @@ class Consumer:
         vectors = [name for one in plan.read_vectors for name in one.arguments]
         parameters = [
             *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
-            *plan.stored, *plan.order_table, *(splits.PARAMETERS if plan.split or plan.carried else ()),
+            *plan.stored, *over_rows.stored(plan), *plan.order_table,
+            *(splits.PARAMETERS if plan.split or plan.carried else ()),
             *(plan.offsets.arguments if plan.offsets else ()), *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
         step = self._first_step()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsopt.emit.addresses import ByAddress
 from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
@@ -25,7 +26,7 @@ from wsopt.emit.tensors import GLUON
 from wsopt.emit.vectors import load
 from wsopt.graph.types import DType
 from wsopt.program.over_rows import bundle_parts, columns_of_thread, parts_together
-from wsopt.tensors.views import FULL, Reduction, Role
+from wsopt.tensors.views import FULL, Output, Reduction, Role
 
 _WORKSPACE, _ARRIVALS = PARAMETERS
 COLUMN_BLOCKS = "column_blocks"
@@ -82,6 +83,17 @@ def workspaces(plan: KernelPlan) -> tuple[Workspace, ...]:
         Workspace(_WORKSPACE, DType.F32, places * times, zeroed=False),
         Workspace(_ARRIVALS, DType.I32, (bundles + 1) * times, zeroed=True),
     )
+
+
+def outputs(plan: KernelPlan) -> tuple[ByAddress[Output], ...]:
+    """The outputs that are stored when all rows have been seen."""
+    found = (one for one in plan.program.after.outputs if one.over_rows)
+    return tuple(ByAddress(one, plan.names(f"written:{one.name}", one.name)) for one in found)
+
+
+def stored(plan: KernelPlan) -> list[str]:
+    """Arguments for the stores of those."""
+    return [argument for one in outputs(plan) for argument in one.arguments]
 
 
 def starts(plan: KernelPlan) -> Iterator[str]:
@@ -144,9 +156,8 @@ def _parameters(plan: KernelPlan) -> tuple[str, ...]:
     """The parameters of that function: numbers of parts, the workspace, and what it reads and stores by address."""
     read = {name for item in plan.program.after.items for name in item.reads}
     vectors = [a for name, one in plan.vectors.items() if name in read for a in one.arguments]
-    stored = [a for one in plan.outputs_of_columns for a in one.arguments]
     columns = ("column", "column_extent") if plan.columns else ()
-    return ("part", "parts", *PARAMETERS, *vectors, *stored, *columns)
+    return ("part", "parts", *PARAMETERS, *vectors, *stored(plan), *columns)
 
 
 def _arguments(plan: KernelPlan) -> Iterator[str]:
@@ -188,7 +199,7 @@ def _all(plan: KernelPlan, writer: Arithmetic) -> Iterator[str]:
     yield from writer.phase(tuple(item.name for item in plan.program.after.items), lambda _: 0, masked=True)
     ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
     mask = f", mask=columns < {'column_extent' if plan.columns else 'ROW_LENGTH'}" if ragged else ""
-    for output in plan.outputs_of_columns:
+    for output in outputs(plan):
         value, dtype = writer.operand(output.of.value), output.of.view.dtype
         text = value.name if value.dtype is dtype else f"{value.name}.to({GLUON[dtype]})"
         yield f"gl.store({output.at(plan.place('rows', 'columns'))}, {text}{mask})"
@@ -215,6 +226,6 @@ def _writer(plan: KernelPlan) -> Arithmetic:
         tile=FULL,
         layout=_LAYOUT,
         asynchronous=False,
-        wanted=frozenset(output.of.value for output in plan.outputs_of_columns),
+        wanted=frozenset(output.of.value for output in outputs(plan)),
         carried=False,
     )

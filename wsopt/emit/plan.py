@@ -137,12 +137,6 @@ class KernelPlan:
         return carried(self.program)
 
     @property
-    def outputs_of_columns(self) -> tuple[ByAddress[Output], ...]:
-        """The outputs that are stored when all rows have been seen."""
-        found = (one for one in self.program.after.outputs if one.over_rows)
-        return tuple(ByAddress(one, self.names(f"written:{one.name}", one.name)) for one in found)
-
-    @property
     def owes_ends(self) -> bool:
         """Whether consumers end tiles when they have left all of their parts."""
         return self.split and self.ranged
@@ -259,7 +253,6 @@ class KernelPlan:
         boxes = () if self.stores_apart else self.outputs.values()
         return [
             *(a for row in (*self.outputs_by_address, *self.ragged.values()) for a in row.arguments),
-            *(argument for one in self.outputs_of_columns for argument in one.arguments),
             *(box.descriptor for box in boxes),
         ]
 

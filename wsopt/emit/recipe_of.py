@@ -240,7 +240,7 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
         *([plan.offsets] if plan.offsets else []),
         *plan.vectors.values(),
         *plan.outputs_by_address,
-        *plan.outputs_of_columns,
+        *over_rows.outputs(plan),
         *plan.ragged.values(),
     ]
     for one in by_address:
