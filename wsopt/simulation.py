@@ -26,9 +26,9 @@ from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
 from wsopt.interpret.strategy import STRATEGIES, processors, sharing_processors
 from wsopt.lowering.reduced import beyond, further, reaching, reduced
+from wsopt.program.over_rows import bundle_parts, carried
 from wsopt.program.program import Iteration
 from wsopt.program.scalars import aligned_scalars
-from wsopt.program.types import Structure
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import Role
 
@@ -49,6 +49,9 @@ _MANY = 1 << 20
 
 _ENDS = 6
 """Of the first blocks and of the last so many run where a mask reaches too far for all: numbers are not compared."""
+
+_COLUMN_TILES = 3
+"""Tiles of columns that a kernel of rows is executed on, at most (`lowering/reduced.py`)."""
 
 _MOST_NAMED = 3
 """Lines that an error names."""
@@ -113,7 +116,7 @@ def simulate(
     ran: set[int] = set()
     runs: list[Run] = []
     worst = NO_DIFFERENCE
-    blocks = _blocks(verified.program.structure)
+    blocks = _blocks(verified)
     for run in _runs(graph, verified, seeds, lambda: len(ran) == len(lines)):
         found, done = _executed(run, source, blocks, progress if not runs else _silent, ran, enough)
         worst |= found
@@ -191,6 +194,7 @@ def first_k_blocks(verified: VerifiedSchedule) -> int:
     """
     slots, s = max(count for _, count in verified.schedule.rings), verified.program.structure
     least = (slots if verified.program.iteration is Iteration.TILE else min(slots, 4)) + 1
+    least = max(least, math.ceil(_bundling_blocks(verified) / 2))  # the rows are of two blocks
     if s.shares:  # a block's only tile goes round the ring too, and a part of it has every pass
         least = max(least, covering_k_blocks(verified), slots + 1)
         return (2 * math.ceil(least / s.copies) + 1) * s.copies
@@ -208,10 +212,26 @@ def _has_numbers(graph: Graph) -> bool:
     )
 
 
-def _blocks(s: Structure) -> Callable[[int], int]:
-    """How many multiprocessors there are under a seed: of pairs of blocks as many as elsewhere of blocks."""
+def _blocks(verified: VerifiedSchedule) -> Callable[[int], int]:
+    """How many multiprocessors there are under a seed: of pairs of blocks as many as elsewhere of blocks. Where
+    blocks leave parts of sums over the rows, under some seeds so many that these come in bundles.
+    """
+    s, bundling = verified.program.structure, _bundling_blocks(verified)
+    if bundling:
+        columns = min(verified.program.grid.column_tiles, _COLUMN_TILES)
+        return lambda seed: columns * (bundling, 1, 3)[seed // len(STRATEGIES) % 3]
     each = sharing_processors if s.shares else processors
     return lambda seed: each(seed) * s.blocks
+
+
+def _bundling_blocks(verified: VerifiedSchedule) -> int:
+    """Blocks whose parts of sums over the rows are one bundle and a part of another, of each tile of columns; 0 where
+    none are left.
+    """
+    if not carried(verified.program):
+        return 0
+    parts = bundle_parts(verified.program, verified.machine) + 1
+    return math.ceil(parts / verified.program.structure.consumers)
 
 
 def _silent(done: int, total: int) -> None:

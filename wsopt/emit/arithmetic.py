@@ -80,7 +80,7 @@ class Arithmetic:
         if name in self.results:
             return Operand(self.name(name, age), self.tile, DType.F32)
         item = self.item(name)
-        spans = ROW if isinstance(item, Reduction) else item.spans
+        spans = item.spans if isinstance(item, Statement) else self.tile if item.over_rows else ROW
         dtype = item.dtype if isinstance(item, Statement) else DType.F32
         return Operand(self.name(name, age), spans, dtype, own=bool(self.threads) and spans == ROW)
 
@@ -96,7 +96,7 @@ class Arithmetic:
         """
         alias, found = {} if masked else self.unmasked, set[str]()
         known = {item.name for item in self.items}
-        carried = (i.name for i in self.items if isinstance(i, Reduction) and self.carried)
+        carried = (i.name for i in self.items if isinstance(i, Reduction) and (self.carried or i.over_rows))
         wanted = [*self.wanted, *carried]
         while wanted:
             name = wanted.pop().removesuffix(BEFORE)
@@ -259,6 +259,9 @@ class Arithmetic:
     def _reduction(self, item: Reduction, operand: Callable[[str], Operand]) -> Iterator[str]:
         name, reduced = self.name(item.name, 0), operand(item.value)
         value = in_type(reduced.name, reduced, DType.F32)  # of a narrower type it would be computed in that
+        if item.over_rows:
+            yield f"{name} = gl.maximum({name}, {value})" if item.kind == "max" else f"{name} += {value}"
+            return
         whole = f"gl.{item.kind}({value}, axis=1)"
         if self.threads:
             whole = f"gl.{item.kind}(gl.{item.kind}(by_threads({value}), axis=3), axis=1)"

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import factors, pages, pairs, quantized, segments, splits, tensor_sums, tensor_values, threads
+from wsopt.emit import (
+    factors,
+    over_rows,
+    pages,
+    pairs,
+    quantized,
+    segments,
+    splits,
+    tensor_sums,
+    tensor_values,
+    threads,
+)
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
@@ -31,6 +42,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         ("SUBTILE_COLUMNS", s.subtile_columns if tiled else None, "columns that the epilogue treats at a time"),
         *splits.constants(plan, consumer.least),
         *threads.constants(plan),
+        *over_rows.constants(plan),
         *_channels(plan),
         ("RASTER_GROUP", group, "tile rows whose tiles are taken column by column"),
         ("ROW_LENGTH", row_length if plan.reduces_rows else None, "elements of a row"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import inputs, records, retained, splits, tensor_sums, tensor_values, text
+from wsopt.emit import inputs, over_rows, records, retained, splits, tensor_sums, tensor_values, text
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import Function, each_owed, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
@@ -91,7 +91,8 @@ class Consumer:
         vectors = [name for one in plan.read_vectors for name in one.arguments]
         parameters = [
             *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
-            *plan.stored, *plan.order_table, *(splits.PARAMETERS if plan.split else ()),
+            *plan.stored, *over_rows.stored(plan), *plan.order_table,
+            *(splits.PARAMETERS if plan.split or plan.carried else ()),
             *(plan.offsets.arguments if plan.offsets else ()), *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
         step = self._first_step()
@@ -104,7 +105,7 @@ class Consumer:
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split or plan.offsets
             begin += ["gdc_wait()"] if early else []
         begin += ["gdc_wait()"] if self.operations.of_rows else []
-        ends = each_owed(plan, calls(plan)) if plan.owes_ends else []
+        ends = each_owed(plan, calls(plan)) if plan.owes_ends else over_rows.ended(plan)
         stored = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []
         body, end = self._body(), "\n".join([*ends, *stored])
         called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
@@ -140,7 +141,7 @@ class Consumer:
             return []
         if plan.loops_over_tiles:
             by_part = plan.columns or plan.program.long_rows
-            return [] if by_part else [f"columns = {self._tile_columns()}"]
+            return [*([] if by_part else [f"columns = {self._tile_columns()}"]), *over_rows.starts(plan)]
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
         return [line for value in values for line in self._cleared(self.operations.registers(value))]
 

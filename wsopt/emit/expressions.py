@@ -22,6 +22,7 @@ NARROW_TYPES = (DType.BF16, DType.F16)
 _PLACES = {
     "inside_stream": "places < stream_extent",
     "inside_column": "columns < ROW_LENGTH",
+    "inside_row": "rows < row_extent",
     "extent_stream": "stream_extent",
     "iota_stream": "places",
     "iota_batch": "batch",

@@ -134,6 +134,29 @@ _KERNEL_WORDS = frozenset(
 )
 
 
+OVER_ROWS_WORDS = frozenset(
+    (
+        *(
+            "part",
+            "parts",
+            "bundle",
+            "bundles",
+            "count",
+            "first",
+            "one",
+            "sums",
+            "begin",
+            "counter",
+            "inside",
+        ),
+        *("workspace", "arrivals", "own_part", "own_bundle", "first_part", "first_bundle", "thread_barrier"),
+        *("last_to_arrive", "added_up", "PARTIAL_SUMS", "BUNDLE_PARTS", "PARTS_TOGETHER", "PARTS_LAYOUT"),
+        *("largest_of", "end_of_rows", "result", "value", "place", "within", "column_blocks"),
+        *("first_place", "first_counter"),
+    )
+)
+"""Words of kernels whose blocks carry reductions over rows."""
+
 SPLIT_WORDS = frozenset(
     (
         *("part", "parts", "other", "k_blocks", "places", "sums", "counter", "layout", "first", "last"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.instructions import Slots
-from wsopt.emit.names import SEGMENT_WORDS, SPLIT_WORDS, Names
+from wsopt.emit.names import OVER_ROWS_WORDS, SEGMENT_WORDS, SPLIT_WORDS, Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.rings import NamedBoxes, Ring, loaders
 from wsopt.emit.staging import Staging, staging
@@ -18,6 +18,7 @@ from wsopt.emit.stamps import WORDS, Trace
 from wsopt.emit.tensors import Box
 from wsopt.perf.epilogue import Refill, k_blocks_ahead, refill
 from wsopt.program.combination import Combination, combination_of
+from wsopt.program.over_rows import carried
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
@@ -129,6 +130,11 @@ class KernelPlan:
     def split(self) -> bool:
         """Whether a tile's K-blocks are shared by several blocks, and what a block takes is a part of a tile."""
         return self.s.parted
+
+    @property
+    def carried(self) -> tuple[Reduction, ...]:
+        """The reductions over all rows that a consumer carries from tile to tile."""
+        return carried(self.program)
 
     @property
     def owes_ends(self) -> bool:
@@ -304,6 +310,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     """The plan of a verified schedule's kernel; with a `trace`, of one with stamps."""
     program, buffers = verified.program, verified.schedule.buffers
     taken = (WORDS if trace else frozenset()) | (SPLIT_WORDS if program.structure.parted else frozenset())
+    taken |= OVER_ROWS_WORDS if carried(program) else frozenset()
     taken |= SEGMENT_WORDS if program.offsets else frozenset()
     names = Names(subtiles=True, taken=set(taken))
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
@@ -319,7 +326,9 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         o.name: boxes.box("written", o.name.replace(".", "_"), o.view, subtile) for o in after.tile_outputs
     }
     outputs_by_address = tuple(
-        ByAddress(o, names(f"written:{o.name}", o.name)) for o in after.outputs if not o.is_tile
+        ByAddress(o, names(f"written:{o.name}", o.name))
+        for o in after.outputs
+        if not (o.is_tile or o.over_rows)
     )
     items = program.items
     read = frozenset(name for item in after.items for name in item.reads)

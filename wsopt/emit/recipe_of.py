@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
-from wsopt.emit import records, shares, splits
+from wsopt.emit import over_rows, records, shares, splits
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.consumer import consumer_of
 from wsopt.emit.grid import tiles
@@ -132,6 +132,10 @@ def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
     blocks = minimum(at_once, taken) if s.persistent else taken
     if plan.owes_ends and not s.shares:  # a consumer has a bit for each of its parts
         blocks = maximum(blocks, ceil_divide(taken, splits.MOST_PARTS))
+    if plan.carried and plan.columns:  # a block's tiles are of the same columns
+        each = minimum(named("processors") // named("column_tiles"), named("row_tiles"))
+        yield over_rows.COLUMN_BLOCKS, maximum(each, 1)
+        blocks = named(over_rows.COLUMN_BLOCKS) * named("column_tiles")
     yield "blocks", blocks
 
 
@@ -174,6 +178,9 @@ def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
     for one in splits.workspaces(plan)[:1]:
         over = "blocks" if s.shares else f"{s.splits} blocks"
         told = (f"the sums of tiles split over {over} take ", one.elements, " elements: too many")
+        yield Check(one.elements, "at_most", _MOST_ELEMENTS, told)
+    for one in over_rows.workspaces(plan)[:1]:
+        told = ("what blocks leave of sums over the rows takes ", one.elements, " elements: too many")
         yield Check(one.elements, "at_most", _MOST_ELEMENTS, told)
     if s.shares:
         every = named("blocks") * (named("tiles") * ceil_divide(_STREAM, s.depth))
@@ -233,6 +240,7 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
         *([plan.offsets] if plan.offsets else []),
         *plan.vectors.values(),
         *plan.outputs_by_address,
+        *over_rows.outputs(plan),
         *plan.ragged.values(),
     ]
     for one in by_address:
@@ -245,7 +253,7 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
         rows = named("row"), named("last_row")
         ends = k_blocks_between(bounds, *rows, 0, k_blocks, plan.s.depth, minimum, maximum)
         yield DealtOrder(name, plan.s.tile_rows, *ends, plan.longest_last)
-    yield from splits.workspaces(plan)
+    yield from (*splits.workspaces(plan), *over_rows.workspaces(plan))
     yield from records.arguments(plan)
 
 

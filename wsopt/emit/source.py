@@ -6,7 +6,18 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import pairs, records, segments, shares, splits, tensor_sums, tensor_values, text, threads
+from wsopt.emit import (
+    over_rows,
+    pairs,
+    records,
+    segments,
+    shares,
+    splits,
+    tensor_sums,
+    tensor_values,
+    text,
+    threads,
+)
 from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.combination import parts_of
@@ -83,6 +94,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         *([transform(plan)] if s.transforms else []),
         *([tensor_values.correction(plan)] if s.corrections else []),
         *([Function("combine", parts.parameters, *parts.body())] if parts else []),
+        *([over_rows.end_function(plan)] if plan.carried else []),
         consumer.function(),
         *([store_warp(plan)] if plan.stores_apart else []),
     ]
@@ -123,6 +135,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "subtiles": 1 if plan.sums_apart or s.splits > 1 else s.subtiles,
         "splits": splits.device(plan),
         "shares": shares.device(plan),
+        "over_rows": over_rows.device(plan),
         "grid": grid,
         "counts_slots": plan.counts_slots,
         "goes_back": plan.s.retained > 0,
@@ -149,7 +162,7 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes.
 
     With a `trace` it has stamps between its instructions, and the records as one output more (`records.py`).
-    Raises LoweringError for a trace that is run of a kernel whose sums are split.
+    Raises LoweringError for a trace that is run of a kernel whose sums are split, or go over rows.
     """
     plan = plan_of(verified, trace)
     if trace is not None and trace.run and plan.split:
@@ -157,6 +170,11 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
         raise LoweringError(
             f"graph {plan.program.whole.name}: its sums are split over {told}, and the stamps of a "
             f"traced kernel are of whole tiles: trace a build made with `--under {asked}`"
+        )
+    if trace is not None and trace.run and plan.carried:
+        raise LoweringError(
+            f"graph {plan.program.whole.name}: its blocks leave parts of sums over the rows, and the stamps of a "
+            "traced kernel are of tiles alone: trace a build of the graph without those outputs"
         )
     if trace is not None and trace.run and plan.s.paired:
         raise LoweringError(

@@ -14,9 +14,10 @@ from wsopt.frontend.axes import Dim, RawView
 from wsopt.frontend.expand import OUTPUTS
 from wsopt.frontend.kinds import F8, Kind, producer
 from wsopt.frontend.merging import Layout, merge_views
+from wsopt.frontend.over_rows import ending, is_carried
 from wsopt.frontend.segments import offsets_use
 from wsopt.frontend.types import Contraction, Region
-from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Term, Value, reachable
+from wsopt.frontend.values import OVER_ROWS, REDUCTIONS, SINKS, Draft, Term, Value, reachable
 from wsopt.graph.types import DType
 from wsopt.tensors.views import (
     BEFORE,
@@ -57,13 +58,19 @@ def _output_view(draft: Draft, name: str, piece: int, value: Term) -> RawView:
     raw = axes.raw_view(name, piece)
     if spans != FULL and axes.kind.plain and not {axes.roles.get(dim.axis) for dim in raw.dims} >= FULL:
         raise LoweringError(f"output {name} has not the rows and columns of a product; compute it outside")
-    if spans not in ((FULL,) if axes.kind.plain else (FULL, {Role.ROW})):
+    over_rows = spans == {Role.COLUMN} and _sums_rows(draft, value)
+    if not over_rows and spans not in ((FULL,) if axes.kind.plain else (FULL, {Role.ROW})):
         raise LoweringError(
             f"output {name} is the same along the rows or columns of the product; compute it outside"
         )
     if not {axes.roles.get(dim.axis) for dim in raw.dims if dim.extent > 1} <= {Role.BATCH, *spans}:
         raise LoweringError(f"output {name} repeats its values along an axis; store them once")
     return raw.along(lambda dim: axes.roles.get(dim.axis) in {None, Role.BATCH, *spans})
+
+
+def _sums_rows(draft: Draft, value: Term) -> bool:
+    """Whether a value depends on a reduction over all rows."""
+    return any(is_carried(draft.pool[name].primitive) for name in reachable(draft.pool, [value]))
 
 
 def _shape(draft: Draft, raw: RawView, layout: Layout) -> tuple[Extent, ...]:
@@ -169,6 +176,8 @@ class _Assembly:
         own, primitive = self.name(name, value), value.primitive
         if primitive in ("product", "contract"):
             return self._contraction(value, own, args)
+        if primitive in OVER_ROWS:
+            return Reduction(own, OVER_ROWS[primitive], str(args[0]), over_rows=True)
         if primitive in REDUCTIONS:
             rescale = str(args[1]) if len(args) > 1 else None
             return Reduction(own, REDUCTIONS[primitive], str(args[0]), rescale, primitive == "reduce_largest")
@@ -226,7 +235,7 @@ def assemble(draft: Draft) -> Region:
     )
     sources += _tables(layout, sources)
     loop, names = assembly.loop(), dict(assembly.names)  # the epilogue gives new ones
-    statements = assembly.epilogue()
+    statements, later = ending(assembly.epilogue())
     chained, long_rows = draft.axes.kind in (Kind.CHAIN, Kind.COMPUTED), draft.axes.kind is Kind.LONG_ROWS
     computed = tuple(item for item in loop if not isinstance(item, Contraction) and not chained)
     beside = () if long_rows else computed
@@ -247,6 +256,7 @@ def assemble(draft: Draft) -> Region:
                 str(assembly.term(value)),
                 layout.views[key],
                 _shape(draft, raw, layout),
+                _sums_rows(draft, value),
             )
             for value, (_, piece), (key, raw) in zip(draft.outputs, draft.pieces, raws.items(), strict=True)
         ),
@@ -260,6 +270,7 @@ def assemble(draft: Draft) -> Region:
         ),
         beside=beside,
         running=computed if long_rows else (),
+        ending=later,
         tiles=tiles if beside else (),
         end=draft.end,
         full_rows=draft.full_rows,

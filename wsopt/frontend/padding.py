@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from wsopt.frontend.algebra import factor, is_number
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.needed import end_is_masked
+from wsopt.frontend.over_rows import is_carried
 from wsopt.frontend.types import End
-from wsopt.frontend.values import SINKS, Draft, Rewriter, Term, Value
+from wsopt.frontend.values import OVER_ROWS, REDUCTIONS, SINKS, Draft, Rewriter, Term, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family, family_of
 from wsopt.tensors.views import Bound, Role, pow2
@@ -40,6 +43,11 @@ class _Padder(Rewriter):
             args = (self._exponent(args[0]),)
         return self.copy(value, args)
 
+    @property
+    def along(self) -> Role:
+        """The axis beyond whose end elements lie."""
+        return self.pool.along
+
     # --- where it would count -----------------------------------------------------------------------
 
     def _neutral(self, sink: str, term: Term) -> Term:
@@ -56,7 +64,7 @@ class _Padder(Rewriter):
         value = self.pool[term]
         if family_of(value.primitive) is Family.ROUNDING and isinstance(value.args[0], str):
             return self.copy(value, (self._inside(value.args[0], other),))
-        along = self.pool.along
+        along = self.along
         inside = self.pool.make(f"inside_{along}", (), DType.BOOL, value.node, spans=frozenset({along}))
         chosen = self.pool.apply(value.node, "where", inside, term, other)
         if isinstance(chosen, str) and self.pool.match(chosen, "where"):
@@ -89,7 +97,7 @@ class _Padder(Rewriter):
 
     def _state(self, value: Value) -> State:
         primitive, family = value.primitive, family_of(value.primitive)
-        if primitive == "product" or (primitive == "source" and self.pool.along in value.spans):
+        if primitive == "product" or (primitive == "source" and self.along in value.spans):
             return 0.0
         if primitive not in PRIMITIVES or family in (Family.INDEX, Family.INSIDE):
             return _FINITE
@@ -145,6 +153,48 @@ _LEAST_COLUMNS = 64
 
 LONGEST_PART = 4096
 """Elements of the longest part of a row that is not held whole; others are powers of two as well."""
+
+
+@dataclass(slots=True)
+class _RowPadder(_Padder):
+    """Makes reductions over rows ignore the rows of a tile that lie beyond the end: inputs are zeros there."""
+
+    @property
+    def along(self) -> Role:
+        return Role.ROW
+
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+        if is_carried(value.primitive):
+            state, neutral = self.state(args[0]), -math.inf if OVER_ROWS[value.primitive] == "max" else 0.0
+            args = args if state == neutral else (self._inside(args[0], neutral),)
+        return self.copy(value, args)
+
+    def _state(self, value: Value) -> State:
+        states = [self._known(a) for a in value.args]
+        if value.primitive in REDUCTIONS:
+            return states[0] if states[0] == 0.0 or not _is_finite(states[0]) else _FINITE
+        known = super(_RowPadder, self)._state(value)
+        if known not in (_FINITE, _ANY) or value.dtype is not DType.F32 or not all(map(_is_number, states)):
+            return known
+        return self._computed(value, states)
+
+    def _computed(self, value: Value, states: list[State]) -> State:
+        """What a primitive makes of numbers that are known."""
+        if value.primitive not in PRIMITIVES or not PRIMITIVES[value.primitive].numpy or not states:
+            return _FINITE
+        with np.errstate(all="ignore"):
+            found = float(PRIMITIVES[value.primitive].function(*map(np.float32, states)))
+        return found if math.isfinite(found) else _ANY
+
+
+def _is_number(state: State) -> bool:
+    return isinstance(state, float) and math.isfinite(state)
+
+
+def pad_rows(draft: Draft) -> Draft:
+    """An equal draft for tiles with rows beyond the end, where reductions over rows would count them."""
+    carried = any(is_carried(value.primitive) for value in draft.live().values())
+    return _RowPadder.of(draft) if carried else draft
 
 
 def pad_columns(draft: Draft) -> Draft:

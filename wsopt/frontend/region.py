@@ -27,6 +27,7 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (factors.check_reductions, frozenset({Kind.SCALED})),
     (factors.Reciprocals.of, frozenset({Kind.REDUCED, Kind.ROWS})),
     (padding.pad_columns, frozenset({Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
+    (padding.pad_rows, frozenset({Kind.ROWS})),
 )
 """What is done to a graph's values, in order, and for which kinds of graphs."""
 

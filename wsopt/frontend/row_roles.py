@@ -7,9 +7,11 @@ elements next to each other, the innermost of the others is the rows; else the o
 from __future__ import annotations
 
 from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.joining import join_outputs, join_uses, one_axis
 from wsopt.frontend.kinds import VIEWS, Kind, depending, input_path, producer, reduces_rows
+from wsopt.frontend.over_rows import check_over_rows, over_rows
 from wsopt.graph.types import Graph
 from wsopt.tensors.views import Role, pow2
 
@@ -35,6 +37,45 @@ def assign_rows(axes: Axes) -> None:
     """
     join_uses(axes)
     join_outputs(axes)
+    found = _reduced_axes(axes)
+    over = over_rows(axes, found)
+    alone = bool(over) and {*over} == {*found}
+    found = {axis: node for axis, node in found.items() if axis not in over} or _column_of(axes, found, over)
+    if not one_axis(axes, list(found)):
+        raise LoweringError(
+            f"nodes {' and '.join(found.values())} reduce different axes; a kernel holds one axis whole: "
+            "where the axes are neighbours, declare them as one"
+        )
+    stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
+    whole = [axis for axis in stored if one_axis(axes, [*found, axis])]
+    axes.same.union(*found, *whole[:1])
+    axes.same.union(*over)
+    column = axes.same[next(iter(found))]
+    # Views of inputs have axes under the names of their uses.
+    own = (n for n in axes.graph.nodes if not (n.op in VIEWS and input_path(axes.graph, n.name)))
+    nodes = sorted(own, key=lambda node: -node.type.rank)
+    seen = dict.fromkeys(
+        [*(axes.same[axis] for axis in over), *(a for n in nodes for a in axes.all_atoms(n.name))]
+    )
+    outer = [axis for axis in seen if axis != column]  # outer ones first, those of one element among them
+    others = [axis for axis in outer if axes.extents[axis] > 1]
+    others = others or [_one_row(axes, next(iter(found.values())))]
+    row = next((axis for axis in _nearest(axes, column) if axis in others), others[-1])
+    if over:
+        check_over_rows(axes, over, others)
+    batches = [axis for axis in others if axis != row]
+    axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
+    axes.singles = [axis for axis in outer if axes.extents[axis] == 1 and axis != row]
+    axes.kind = Kind.ROWS if alone or _is_held(axes) else Kind.LONG_ROWS
+    if over and axes.kind is Kind.LONG_ROWS:
+        raise LoweringError(
+            f"nodes {' and '.join(found.values())} reduce rows that no SM holds, and others sum up columns over the "
+            f"rows; a kernel carries sums over rows that it holds: {remedies.OWN_GRAPH}"
+        )
+
+
+def _reduced_axes(axes: Axes) -> dict[Dim, str]:
+    """The axes that a graph reduces, each with the first node that does. Raises LoweringError for a part of one."""
     found: dict[Dim, str] = {}
     for node in axes.graph.nodes:
         if reduces_rows(node):
@@ -45,27 +86,13 @@ def assign_rows(axes: Axes) -> None:
                     "declare the inputs with the shape after it"
                 )
             found.setdefault(atoms[0], node.name)
-    if not one_axis(axes, list(found)):
-        raise LoweringError(
-            f"nodes {' and '.join(found.values())} reduce different axes; a kernel holds one axis whole: "
-            "where the axes are neighbours, declare them as one"
-        )
-    stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
-    whole = [axis for axis in stored if one_axis(axes, [*found, axis])]
-    axes.same.union(*found, *whole[:1])
-    column = axes.same[next(iter(found))]
-    # Views of inputs have axes under the names of their uses.
-    own = (n for n in axes.graph.nodes if not (n.op in VIEWS and input_path(axes.graph, n.name)))
-    nodes = sorted(own, key=lambda node: -node.type.rank)
-    seen = dict.fromkeys(atom for node in nodes for atom in axes.all_atoms(node.name))
-    outer = [axis for axis in seen if axis != column]  # outer ones first, those of one element among them
-    others = [axis for axis in outer if axes.extents[axis] > 1]
-    others = others or [_one_row(axes, next(iter(found.values())))]
-    row = next((axis for axis in _nearest(axes, column) if axis in others), others[-1])
-    batches = [axis for axis in others if axis != row]
-    axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
-    axes.singles = [axis for axis in outer if axes.extents[axis] == 1 and axis != row]
-    axes.kind = Kind.ROWS if _is_held(axes) else Kind.LONG_ROWS
+    return found
+
+
+def _column_of(axes: Axes, found: dict[Dim, str], over: tuple[Dim, ...]) -> dict[Dim, str]:
+    """The other axis of a graph that reduces nothing but its rows, with the node that does."""
+    atoms = (atom for use in axes.paths for atom in axes.all_atoms(use) if axes.extents[atom] > 1)
+    return dict.fromkeys((atom for atom in atoms if atom not in over), next(iter(found.values())))
 
 
 def _nearest(axes: Axes, column: Dim) -> list[Dim]:

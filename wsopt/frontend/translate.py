@@ -28,6 +28,7 @@ from wsopt.frontend.kinds import (
     is_pointwise,
     paged,
 )
+from wsopt.frontend.over_rows import CARRIED, check_carried
 from wsopt.frontend.pages import paged_operand
 from wsopt.frontend.places import MOST_PLACES, arg_max, running_sum
 from wsopt.frontend.segments import offsets_use
@@ -247,10 +248,15 @@ def _check_whole(reader: _Reader, node: Node, atoms: tuple[Dim, ...], what: str)
         )
 
 
+def _reduced_roles(reader: _Reader, node: Node) -> set[Role | None]:
+    """The roles of the axes that a node reduces."""
+    return set(map(reader.axes.roles.get, reader.axes.atoms(*reader.axes.reduced(node)))) - {None}
+
+
 def _reduced_extent(reader: _Reader, node: Node) -> int | None:
     """The extent of the axis that a node reduces, if it is the streamed one; None for one of extent one."""
     use, dim = reader.axes.reduced(node)
-    roles = set(map(reader.axes.roles.get, reader.axes.atoms(use, dim))) - {None}
+    roles = _reduced_roles(reader, node)
     if roles == {reader.pool.along}:
         if reader.axes.kind is Kind.CHAIN:
             _check_whole(reader, node, reader.axes.atoms(use, dim), "reduces")
@@ -276,6 +282,8 @@ def _varying(reader: _Reader, node: Node) -> tuple[Term, int]:
 
 
 def _reduction(reader: _Reader, node: Node) -> Term:
+    if reader.axes.kind is Kind.ROWS and _reduced_roles(reader, node) == {Role.ROW}:
+        return _over_rows(reader, node)
     pool, x, extent = reader.pool, _term(reader, node, 0), _reduced_extent(reader, node)
     op = node.op.removeprefix("reduce_")
     if extent is None:
@@ -295,6 +303,15 @@ def _reduction(reader: _Reader, node: Node) -> Term:
     if op == "mean":
         return _mean(reader, node, x, extent)
     return pool.apply(node.name, node.op, x)
+
+
+def _over_rows(reader: _Reader, node: Node) -> Term:
+    """A reduction over all rows of the kernel: one value a column."""
+    make, x = partial(reader.pool.apply, node.name), _term(reader, node, 0)
+    check_carried(node, reader.pool.spans(x))
+    if node.op == "reduce_min":
+        return make("neg", make(CARRIED[node.op], make("neg", x)))
+    return make(CARRIED[node.op], x)
 
 
 def _mean(reader: _Reader, node: Node, x: Term, extent: int) -> Term:

@@ -62,7 +62,8 @@ class Region:
     they are all that a tile is for: tiles of rows stream, and each is read, computed and stored. `body` is what
     one K-block of the loop computes, in order, where that is more than the products (empty otherwise); `beside`
     what each consumer computes beside the products of a K-block from its `tiles` of the operands. `running` is what a
-    part of rows that no SM holds adds to their reductions, where there are such rows. Outside
+    part of rows that no SM holds adds to their reductions, where there are such rows. `ending` is what is computed of
+    reductions over all rows when they are complete: one value a column. Outside
     `bounds`, all of which have to hold, an element of the streamed axis adds nothing; a statement of
     `unmasked` is the other value of its pair where they hold. `end` says why nothing beyond the axis counts;
     with `full_rows` every row has an element within `bounds`, for a number was taken for minus infinity. A
@@ -86,6 +87,7 @@ class Region:
     full_rows: bool = False
     deterministic: bool = False
     running: tuple[Statement | Reduction, ...] = ()
+    ending: tuple[Statement, ...] = ()
     offsets: Source | None = None
 
     def extent(self, role: Role) -> int:

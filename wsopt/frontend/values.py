@@ -26,10 +26,18 @@ REDUCTIONS: Mapping[str, str] = MappingProxyType(
 largest is none either; the maximum leaves that open.
 """
 
+OVER_ROWS: Mapping[str, str] = MappingProxyType({"sum_of_rows": "sum", "max_of_rows": "max"})
+"""Primitives that reduce a value over all rows of a kernel, one result a column."""
+
 SINKS = (*REDUCTIONS, "contract")
 """Primitives whose result is complete only after the loop; a sum or a product may have a rescale factor, last."""
 
-_FIXED = {"product": K_BLOCK, "contract": FULL, **dict.fromkeys(REDUCTIONS, frozenset({Role.ROW}))}
+_FIXED = {
+    "product": K_BLOCK,
+    "contract": FULL,
+    **dict.fromkeys(REDUCTIONS, frozenset({Role.ROW})),
+    **dict.fromkeys(OVER_ROWS, frozenset({Role.COLUMN})),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from wsopt.interpret.mutate_lazy import LAZY_RULES
+from wsopt.interpret.mutate_over_rows import OVER_ROWS_RULES
 from wsopt.interpret.mutate_pages import PAGE_RULES
 from wsopt.interpret.mutate_pairs import PAIR_RULES
 from wsopt.interpret.mutate_ranges import RANGE_RULES
@@ -334,6 +335,7 @@ _RULES: tuple[Rule, ...] = (
     _accumulation_changed,
     *SPLIT_RULES,
     *SHARE_RULES,
+    *OVER_ROWS_RULES,
     *RANGE_RULES,
     *PAGE_RULES,
     *PAIR_RULES,

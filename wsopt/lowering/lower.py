@@ -10,6 +10,7 @@ from dataclasses import replace
 from wsopt.entries import extended
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
+from wsopt.graph.types import DType
 from wsopt.lowering.cut import Cut, cut
 from wsopt.lowering.equal_shares import of_products, shares_of
 from wsopt.lowering.phases import element_mix, lane_sums, lazy_rows
@@ -22,10 +23,11 @@ from wsopt.program.facts import Shares, TileGrid, Whole
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import Epilogue, Iteration, TileProgram, Work
 from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k_iterations
+from wsopt.program.row_layout import tile_layout
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasterization_order, tiles_together
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
-from wsopt.tensors.views import FULL, Reduction, Role, Source
+from wsopt.tensors.views import FULL, Reduction, Role, Source, reduces_row
 
 Cuttable = Region
 """What can be cut to structures. Only the front end and the lowering look inside."""
@@ -81,7 +83,11 @@ def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:
     in_loop = not (region.contractions or region.running)
     sums = (v for v in loop.values if (v.space, v.id.kind, v.consumer) == (Space.TENSOR, ValueKind.SUM, 0))
     return Epilogue(
-        items=() if in_loop else tuple(behind_rows(region)) if region.running else region.statements,
+        items=region.ending
+        if in_loop
+        else tuple(behind_rows(region))
+        if region.running
+        else region.statements,
         sources=tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources)),
         outputs=region.outputs,
         prefetched=bool(region.contractions) and not region.chained,
@@ -148,8 +154,9 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
         rows = _row_values(region, loop) * each * math.ceil(s.rows / machine.mma_rows / groups)
     else:
         reduced = (*region.running, *region.statements)
-        reductions = sum(isinstance(i, Reduction) for i in reduced) if not tiles else 0
+        reductions = sum(map(reduces_row, reduced)) if not tiles else 0
         rows = reductions * max(1, s.rows // s.consumer_warps)
+        tiles += sum(isinstance(i, Reduction) and i.over_rows for i in reduced)
     # Where others rescale sums a consumer has none in its loop.
     return (0 if s.corrections else tiles * s.rows * columns // threads) + rows
 
@@ -220,7 +227,19 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         long_rows=bool(region.running),
         lazy=lazy_rows(region) if s.lazy else None,
         offsets=region.offsets,
+        over_rows_bytes=_over_rows_bytes(region, s, machine),
     )
+
+
+def _over_rows_bytes(region: Region, s: Structure, machine: Machine) -> int:
+    """Bytes through which a consumer's warps that hold different rows bring their sums over rows together: one f32 of
+    each column and warp, as Triton 3.6 takes them; 3.9 takes less.
+    """
+    if not any(isinstance(item, Reduction) and item.over_rows for item in region.statements):
+        return 0
+    tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
+    apart = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine).warps[0]
+    return apart * s.columns * DType.F32.bits // 8 if apart > 1 else 0
 
 
 def _read_by_items(region: Region) -> tuple[Source, ...]:

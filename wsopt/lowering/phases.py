@@ -31,6 +31,7 @@ from wsopt.tensors.views import (
     Source,
     Statement,
     View,
+    reduces_row,
 )
 
 BodyItem = Statement | Reduction | Contraction
@@ -81,7 +82,7 @@ def row_phases(items: Sequence[Item]) -> tuple[tuple[Item, ...], ...]:
     What one later phase alone reads is computed there, so that no tile is held for it.
     """
     level: dict[str, int] = {}
-    late = {item.name for item in items if isinstance(item, Reduction)}
+    late = {item.name for item in items if reduces_row(item)}
     for item in items:
         level[item.name] = max((level[n] + (n in late) for n in item.reads if n in level), default=0)
     for item in reversed(items):
@@ -249,7 +250,7 @@ def k_block_phase(
 def _exchanged(item: Item) -> str:
     """What threads that share a row make of it together: a running sum goes through them as a sum does."""
     if isinstance(item, Reduction):
-        return item.kind
+        return "" if item.over_rows else item.kind
     return "sum" if item.primitive == "running_sum" else ""
 
 

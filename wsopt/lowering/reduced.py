@@ -185,6 +185,8 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
         extent = axes.extents[axis]
         long = rows if role is Role.ROW and extent > 1 else extent
         found[axis] = min(_BATCHES, extent) if role is Role.BATCH else long
+        if role is Role.COLUMN and s.columns < extent and axes.kind is Kind.ROWS:  # no row is reduced
+            found[axis] = min(extent, math.ceil((2 * s.columns + s.columns // 4) / _BOX) * _BOX)
     return found | dict.fromkeys([axis for axis in axes.batches[1:] if axis not in kept], 1)
 
 

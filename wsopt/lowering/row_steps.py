@@ -85,7 +85,9 @@ class Rows(Maker):
         if region.passes > 1:
             items = tuple(item for item in region.statements if item not in behind_rows(region))
             yield part_of(self._again(items, layout))
-        if region.tile_outputs or not region.running:
+        if any(not output.over_rows for output in region.outputs) and (
+            region.tile_outputs or not region.running
+        ):
             yield self._row_store(share)
 
     def _divisions(self) -> int:
@@ -99,11 +101,12 @@ class Rows(Maker):
         region, s = self.region, self.s
         bits = [output.view.dtype.bits for output in region.tile_outputs]
         sizes = [s.rows * s.columns * width // 8 // region.passes for width in bits]
-        behind = () if region.running else (output for output in region.outputs if not output.is_tile)
+        own = [output for output in region.outputs if not output.over_rows]
+        behind = () if region.running else (output for output in own if not output.is_tile)
         values = [output.view.dtype.bits // 8 for output in behind]
         copied = sum(round(size * share) for size in sizes) + s.rows * sum(values)
         store = Store(len(sizes), sum(sizes), copied, self.tiles, len(values))
-        return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in region.outputs))
+        return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
 
     def _of_a_pass(self, work: Arithmetic) -> Arithmetic:
         """Arithmetic of one of the passes over a row: on the average an iteration has its share. What threads keep is

@@ -28,7 +28,7 @@ from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.requirements import triton_release
 from wsopt.targets import LoopKind, Operands, Sums, target_of
 from wsopt.tensors.parts import parts, summed
-from wsopt.tensors.views import FRAGMENT, FULL, K_BLOCK, SLOT_BYTES, Packing, Role, pow2
+from wsopt.tensors.views import FRAGMENT, FULL, K_BLOCK, SLOT_BYTES, Packing, Reduction, Role, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)
 _SUBTILES = (1, 2, 4)
@@ -243,7 +243,8 @@ def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
         if outer and rows * min(view.dtype.bits for view in tiles) < 8 * machine.tma_alignment_bytes:
             continue  # no row of a box is shorter
         layout = tile_layout(tiles, rows, columns, warps, machine)
-        if layout.columns <= columns and layout.rows <= rows and not _spare(region, s):
+        fits = layout.columns <= columns and layout.rows <= rows and not _spare(region, s)
+        if fits and (not _over_rows(region) or grid_of(region, s).column_tiles <= machine.sm_count):
             yield s
             yield from (replace(s, retained=parts) for parts in retained_parts(region, s, machine))
 
@@ -263,6 +264,11 @@ def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int,
     parts = -(-region.extent(Role.COLUMN) // s.columns)
     one, two = (min((room - count * staged) // slot, parts, MOST_SLOTS) for count in (1, 2))
     return tuple(sorted({count for count in (one, one - 1, two) if count > 0}))
+
+
+def _over_rows(region: Region) -> bool:
+    """Whether blocks carry reductions over rows. emitter.v1: each of tiles of the same columns."""
+    return any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
 
 
 def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Iterator[Structure]:

@@ -20,9 +20,11 @@ from wsopt.perf.contention import busiest, contended_interval, iteration_energy,
 from wsopt.perf.costs import load_cycles, outside_cycles
 from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
+from wsopt.perf.over_rows import end_cycles, left_bytes
 from wsopt.perf.splits import counting_cycles, split_cost, workspace_bytes
 from wsopt.program.facts import Arithmetic, Copy, Rescale
 from wsopt.program.ids import OpId, OpKind
+from wsopt.program.over_rows import carried, column_blocks
 from wsopt.program.program import Iteration, TileProgram, Unit, Work
 from wsopt.program.ranges import live_loops
 from wsopt.program.types import Sharing, Structure
@@ -84,6 +86,8 @@ def waves_of(program: TileProgram, machine: Machine) -> int:
     """Tiles, or parts of tiles, of the SM that takes most; equal shares of all K-blocks are one wave."""
     if program.structure.shares:
         return 1
+    if carried(program):
+        return math.ceil(program.grid.row_tiles / column_blocks(program, machine))
     # The parts of a long row are one block's.
     parts = program.tiles // (program.grid.tiles // program.grid.column_tiles) if program.long_rows else 1
     return math.ceil(program.tiles // parts / machine.sm_count) * parts
@@ -99,7 +103,8 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
         # alone do not reach the power limit.
         last = sum(op.issue for op in program.ops if op.consumer == 0)
         start, fill = machine.block_start_cycles, latency.tma_load_dram + last
-        return Waves(waves, start, fill, latency.tma_store, 0.0, 0.0, clocked=False, floors=floors)
+        tail = latency.tma_store + end_cycles(program, machine)
+        return Waves(waves, start, fill, tail, 0.0, 0.0, clocked=False, floors=floors)
     fill, first = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads), 0
     if program.work is not None:  # the tiles that a block holds, and the way to the first result
         first = _first_iteration(program)
@@ -277,7 +282,7 @@ def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, flo
     """
     through_l2 = (
         program.tiles * program.tile_l2_bytes + program.whole.once_bytes + 2 * workspace_bytes(program)
-    )
+    ) + 2 * left_bytes(program, machine)
     latency, in_blocks = machine.latency, program.iteration is Iteration.K_BLOCKS
     waves = waves_of(program, machine)
     bytes_us = memory_us(program, program.dram_bytes, machine)

@@ -184,6 +184,7 @@ _ENTRIES: tuple[Primitive, ...] = (
     _place("extent_stream", Family.INDEX),
     _place("inside_stream", Family.INSIDE, iadd=1, compare=1),
     _place("inside_column", Family.INSIDE, compare=1),
+    _place("inside_row", Family.INSIDE, compare=1),
     _place("largest_of_group", Family.GROUPED, max=1.5, logic=0.5),
     # SASS of 1024 elements over 4 warps, Triton 3.9, sm_90: 22 FADD and 6 SHFL of 8 elements a thread
     _place("running_sum", Family.GROUPED, add=2.75, shuffle=0.75),

@@ -330,12 +330,13 @@ RECORDS = (
     Record(
         Limit.ROWS_OF_TILES,
         "Where rows stream, blocks are persistent, consumers have a part of each tile's rows, and the loop is over "
-        "tiles.",
-        "Blocks of one tile, and consumers with columns of their own, are not written.",
+        "tiles. A block that carries reductions over rows takes tiles of the same columns.",
+        "Blocks of one tile, and consumers with columns of their own, are not written; nor is what a block carries "
+        "changed from tile to tile.",
         How.BYTES,
         "The model cannot express it. No kernel of rows is faster than its first copy, its bytes and its last store: "
         "the gain is at most what the prediction has above them.",
-        ("lowering/structures.py:_row_structures",),
+        ("lowering/structures.py:_row_structures", "lowering/structures.py:_over_rows"),
     ),
     Record(
         Limit.ALL_PROMOTED,

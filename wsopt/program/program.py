@@ -272,7 +272,8 @@ class TileProgram:
     parts of rows that no SM holds, which a block takes one after the other, and what follows them comes `after`. With
     `offsets` rows are cut into segments when the kernel runs, and a tile lies in one of them.
     `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
-    model does without, and no schedule is emitted. A `lazy` loop's rows may keep their maximum.
+    model does without, and no schedule is emitted. A `lazy` loop's rows may keep their maximum. Where blocks carry
+    reductions over rows, each consumer's warps bring them together through `over_rows_bytes` of shared memory.
     """
 
     region: Any
@@ -309,6 +310,7 @@ class TileProgram:
     long_rows: bool = False
     lazy: Lazy | None = None
     offsets: Source | None = None
+    over_rows_bytes: int = 0
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""

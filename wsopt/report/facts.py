@@ -142,6 +142,7 @@ def shared_memory_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
         parts.append(Part(f"vectors {owner}", cost.vector_bytes))
     slots = [depth for _, depth in verified.schedule.rings]
     parts.append(Part("barriers", budget.barrier_bytes(program, slots, buffers)))
+    parts.append(Part("sums over rows, between warps", s.consumers * program.over_rows_bytes))
     parts.append(Part("reserve for the compiler", budget.SHARED_MEMORY_RESERVE))
     return tuple(part for part in parts if part.amount)
 

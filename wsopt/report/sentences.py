@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsopt.perf.effective_ii import bytes_on_the_way, stream_effective_ii
+from wsopt.perf.over_rows import end_cycles, parts_of
 from wsopt.program.conditions import said
+from wsopt.program.over_rows import bundle_parts, carried, part_bytes
 from wsopt.program.program import Iteration, OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.facts import structure_fields, tile_epilogue, unit_load
 from wsopt.report.layout import clean, joined, percent, wrapped
 from wsopt.report.parts import split_sums
-from wsopt.report.words import operand
+from wsopt.report.words import operand, reduction_words
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -78,7 +80,7 @@ def _does(verified: VerifiedSchedule, op: TileOp) -> str:
     if op.kind is OpKind.ACCUMULATE:
         return f"the adding up of {operand(op)}"
     reductions = (item for item in op.items if isinstance(item, Reduction))
-    found = [f"the row {'maximum' if i.kind == 'max' else 'sum'} of {_node(i.name)}" for i in reductions]
+    found = [f"the {reduction_words(i)} of {_node(i.name)}" for i in reductions]
     return joined(found) or f"the arithmetic of {_node(op.items[-1].name) if op.items else operand(op)}"
 
 
@@ -222,6 +224,22 @@ def _streamed(verified: VerifiedSchedule) -> tuple[str, ...]:
         f"{each} {joined(does)} {s.rows} of a tile's {s.tile_rows} rows in {work:,} of {ii:,} cycles, "
         f"and waits for the rest; loads run up to {depth} tiles ahead.",
         *_on_the_way(verified, depth),
+        *_over_rows(verified),
+    )
+
+
+def _over_rows(verified: VerifiedSchedule) -> Iterator[str]:
+    """Who carries reductions over all rows, and what bringing them together takes."""
+    program, machine = verified.program, verified.machine
+    if not (found := carried(program)):
+        return
+    names = joined([f"the {reduction_words(one)} of {_node(one.name)}" for one in found])
+    parts, bundle = parts_of(program, machine), bundle_parts(program, machine)
+    yield (
+        f"Consumers carry {names} from tile to tile, in {program.accumulator_registers} registers a thread with row "
+        f"values, and leave {parts} parts of {part_bytes(program):,} bytes: up to {bundle} are brought together at a "
+        f"time by who arrives last, and then what those came to. Behind the last tile that takes "
+        f"{end_cycles(program, machine):,} cycles."
     )
 
 

@@ -131,8 +131,14 @@ def _arithmetic(op: TileOp) -> str:
     if not op.items:
         return "read the rows"
     reductions = (item for item in op.items if isinstance(item, Reduction))
-    found = [f"row {'maximum' if item.kind == 'max' else 'sum'} {item.name}" for item in reductions]
+    found = [f"{reduction_words(item)} {item.name}" for item in reductions]
     return f"arithmetic ({', '.join(found) or f'{len(op.items)} operations'})"
+
+
+def reduction_words(item: Reduction) -> str:
+    """Words for a reduction: of a row, or of a column over all rows."""
+    kind = "maximum" if item.kind == "max" else "sum"
+    return f"column {kind}" if item.over_rows else f"row {kind}"
 
 
 def _load_words(op: TileOp, program: TileProgram) -> str:

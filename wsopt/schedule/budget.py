@@ -356,6 +356,7 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
     held = program.stationary_bytes * s.stationary_sets + s.consumers * buffer_bytes(program, buffers)
     held += sum(v.nbytes for v in program.values if (v.id.kind, v.space) == (ValueKind.OPERAND, Space.SHARED))
     reserve = SHARED_MEMORY_RESERVE + max(0, exchange_bytes(program) - RESERVED_EXCHANGE)
+    reserve += s.consumers * program.over_rows_bytes
     return rings + held + barrier_bytes(program, slots, buffers) + reserve
 
 

@@ -236,13 +236,15 @@ class Output:
     other in one output each has a `name` of its own; the view has the output's.
 
     `shape` says for each dimension of the graph's tensor which input's dimension has its extent at run
-    time, or 1 for a dimension that no axis varies along; one that is made of several axes is a product.
+    time, or 1 for a dimension that no axis varies along; one that is made of several axes is a product. One that is
+    made `over_rows` has one value a column, which is there when all rows have been seen.
     """
 
     name: str
     value: str
     view: View
     shape: tuple[tuple[str, int] | tuple[Share | int, ...] | int, ...]
+    over_rows: bool = False
 
     @property
     def is_tile(self) -> bool:
@@ -251,8 +253,8 @@ class Output:
 
     @property
     def has_columns(self) -> bool:
-        """Whether it has rows and columns; else it is a value of a row, or of each group of one."""
-        return Role.COLUMN in self.view.roles and self.view.column_each == 1
+        """Whether it has rows and columns; else it is a value of a row, of each group of one, or of a column."""
+        return Role.COLUMN in self.view.roles and self.view.column_each == 1 and not self.over_rows
 
     @property
     def by_threads(self) -> bool:
@@ -294,6 +296,8 @@ class Reduction:
     (-inf for a maximum, 0 for a sum, before the first); after the loop its name is the result. With `rescale`,
     a row value of the loop, a sum is multiplied by it before the K-block's own is added; a maximum begins anew where
     it does not hold. A maximum that `keeps_nan` is not a number where one element is none.
+
+    One `over_rows` is of columns instead: blocks carry it from tile to tile, and it is complete after the last block.
     """
 
     name: str
@@ -301,6 +305,7 @@ class Reduction:
     value: str
     rescale: str | None = None
     keeps_nan: bool = False
+    over_rows: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -314,7 +319,14 @@ Item = Statement | Reduction
 
 def takes_row(item: Item) -> bool:
     """Whether an item needs more of a row than one element: it reduces it, or computes with neighbours."""
-    return isinstance(item, Reduction) or family_of(item.primitive) is Family.GROUPED
+    if isinstance(item, Reduction):
+        return not item.over_rows
+    return family_of(item.primitive) is Family.GROUPED
+
+
+def reduces_row(item: Item) -> bool:
+    """Whether an item is one value of each row, made of all of the row."""
+    return isinstance(item, Reduction) and not item.over_rows
 
 
 def pow2(extent: int) -> int:
