@@ -111,9 +111,19 @@ def test_an_input_that_changes_is_not_padded() -> None:
         next(structures(find_region(g.build()), load_machine("h200")))
 
 
+def plain(g: GraphBuilder) -> Symbol:
+    """Ten columns without anything behind the product."""
+    return g.cast(_product(g, 150, 10, 512), "bf16", name="y")
+
+
 @pytest.mark.compiler
-def test_machine_code_is_what_was_asked_for(other_triton: str) -> None:
-    made = build(graph_of(both), structure(2, subtiles=2), 96)
+@pytest.mark.parametrize(
+    ("body", "s"),
+    [(both, structure(2, subtiles=2)), (plain, structure(1)), (plain, structure(1, subtiles=2))],
+)
+def test_machine_code_is_what_was_asked_for(body: Body, s: Structure, other_triton: str) -> None:
+    """Rounded one by one, sums would be read before their product has ended."""
+    made = build(graph_of(body), s, 96)
     asked = expectation(made.verified)
     assert verdict(compile_kernel(made.source), asked) == ()
     (other,) = compiled_by(other_triton, [made.source])

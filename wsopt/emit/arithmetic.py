@@ -45,9 +45,9 @@ class Arithmetic:
     choices and roundings are written so that ptxas leaves them where they are. Reductions that are `carried` run on
     from iteration to iteration; those `apart` are kept by each thread for its own columns, and so are all of tiles of
     rows in a layout of `threads`. Tiles that are `by_parts` of rows end with the last part. Products leave `results`
-    and are `fed` values from registers; those, and what else is `wanted`, are read outside. `unmasked` has for each
-    value its alternative where no mask is at work. What the text calls of the kernel's own functions is noted in
-    `called`.
+    and are `fed` values from registers; those, and what else is `wanted`, are read outside, some one by one
+    (`by_address`). `unmasked` has for each value its alternative where no mask is at work. What the text calls of the
+    kernel's own functions is noted in `called`.
     """
 
     items: tuple[Item, ...]
@@ -58,6 +58,7 @@ class Arithmetic:
     layout: str
     asynchronous: bool
     wanted: frozenset[str]
+    by_address: frozenset[str] = frozenset()
     results: frozenset[str] = frozenset()
     fed: frozenset[str] = frozenset()
     carried: bool = True
@@ -218,7 +219,12 @@ class Arithmetic:
         if self.asynchronous and item.primitive in ROUNDINGS and len(item.spans) > 1:
             (term,) = terms
             computed_with = any(item.name in other.reads for other in self.items)
-            if computed_with and isinstance(term, Operand) and term.dtype is DType.F32:
+            # What is stored by TMA is rounded where it is staged, two elements at a time.
+            if (
+                (computed_with or item.name in self.by_address)
+                and isinstance(term, Operand)
+                and term.dtype is DType.F32
+            ):
                 self.called.add(item.primitive)
                 return f"{item.primitive}({term.name})"
         other = PRIMITIVES[item.primitive].otherwise

@@ -104,6 +104,7 @@ def epilogue(plan: KernelPlan) -> Function:
         layout="SUBTILE_LAYOUT",
         asynchronous=True,
         wanted=frozenset(named),
+        by_address=frozenset(one.of.value for one in plan.outputs_by_address),
         carried=False,
     )
     lines += writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
