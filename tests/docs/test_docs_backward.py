@@ -24,3 +24,19 @@ def test_a_row_of_the_table_follows_from_the_file(name: str) -> None:
 
 def test_the_time_before_is_told() -> None:
     assert f"{FOUND['graphs']['rms_norm_backward']['before_us']} us by the same model" in PAGE
+
+
+def test_what_was_measured_is_told() -> None:
+    rows = json.loads((DOCS / "rows/backward/measured/h100.json").read_text("utf-8"))["rows"]
+    found = {row["folder"]: row for row in rows}
+    rms, layer = (
+        (
+            found[f"{name}_backward"]["kernel"]["median_us"],
+            *(one["ratio"] for one in found[f"{name}_backward"]["baselines"]),
+        )
+        for name in ("rms_norm", "layer_norm")
+    )
+    page = " ".join(PAGE.split())
+    assert f"of an RMS norm takes {rms[0]:.1f} us, Inductor {rms[1]:.2f} times as long" in page
+    assert f"a copy of as many bytes {rms[2]:.2f} of it" in page
+    assert f"that of a layer norm {layer[0]:.1f} us, {layer[1]:.2f} and {layer[2]:.2f}" in page

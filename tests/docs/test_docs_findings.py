@@ -259,3 +259,53 @@ def test_constants_that_are_copied_early() -> None:
     lost = [name for name, one in rows.items() if (one["graph_ratio"] or 1) < 0.985]
     assert lost == ["gemm_2048", "router"]
     assert {round(1 - rows[name]["graph_ratio"], 2) for name in lost} == {0.02}
+
+
+def _told_us(file: str) -> dict[str, tuple[float, dict[str, float]]]:
+    """Microseconds of each row of a bench, by folder, and its ratios to baselines; of a CUDA graph if it is short."""
+    return {
+        row["folder"]: (
+            (row["kernel_graph"] or row["kernel"])["median_us"],
+            {one["name"]: one["graph_ratio"] or one["ratio"] for one in row["baselines"]},
+        )
+        for row in measured(file)["rows"]
+    }
+
+
+def test_rows_that_no_sm_holds() -> None:
+    found = _told_us("rows/long/h100")
+    now, before = found["softmax_128256"], found["softmax_128256_before"]
+    assert f"the softmax takes {now[0]:.1f} us where it took {before[0]:.1f}" in PAGE
+    assert f"{now[1]['copy']:.2f} of a copy instead of {before[1]['copy']:.2f}" in PAGE
+    kept, none = found["softmax_128256_8_warps"][0], found["softmax_128256_8_warps_none_retained"][0]
+    assert f"the parts that stay are {none:.1f} to {kept:.1f}" in PAGE
+    logarithm, loss = (found[f"{name}_128256"][1]["copy"] for name in ("log_softmax", "cross_entropy"))
+    assert f"its logarithm is at {logarithm:.2f}, the cross-entropy at {loss:.2f}" in PAGE
+
+
+def test_launches_beside_each_other() -> None:
+    found = {row["kernel"]: row["us"] for row in measured("calibration/h100_resident_launches")["rows"]}
+    half = {
+        "c_8_4096_4096": "co6",
+        "c_8_8192_8192": "co6",
+        "c_64_4096_4096": "co4",
+        "c_128_4096_4096": "co4",
+        "i4_1": "co5",
+    }
+    told = [(found[name]["base"], found[name][way]) for name, way in half.items()]
+    (a, b), *rest = told
+    assert f"by 4096 x 4096 take {a:.2f} us, and {b:.2f} so" in PAGE
+    for base, other in rest:
+        assert f"{base:.2f} and {other:.2f}" in PAGE
+    assert f"takes {found['c_8_4096_4096']['early']:.2f} us for the first" in PAGE
+    others = [abs(found[name]["early"] / found[name]["base"] - 1) for name in half if name != "c_8_4096_4096"]
+    assert f"changes the others by {max(others):.1%} at most".replace("%", " %") in PAGE
+
+
+def test_longer_rows_of_packed_weights() -> None:
+    found = _told_us("calibration/h100_packed_depth")
+    short, few, long = (found[name][0] for name in ("i4_1", "i4_1_depth_256_rows_64", "i4_1_depth_256"))
+    assert f"take {short:.1f} us on an H100 with K-blocks of 128" in PAGE
+    assert f"and {few:.1f} and {long:.1f} with K-blocks of 256" in PAGE
+    reads = [us * ratios["read"] for us, ratios in found.values()]
+    assert f"takes {min(reads):.1f} to {max(reads):.1f}" in PAGE

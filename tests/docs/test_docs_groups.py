@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,17 @@ def test_the_page_has_the_files_figures(row: dict[str, object]) -> None:
     us, roofline, flops = (float(str(row[key])) for key in ("predicted_us", "roofline_us", "flops"))
     assert line.endswith(f"| {us:,.1f} | {flops / us / 1e6:.0f} | {100 * roofline / us:.0f} % |")
     assert f"| {row['groups']} | {row['rows']} x {row['columns']} x {row['depth']} |" in line
+
+
+MEASURED = json.loads((DOCS / "groups" / "h100.json").read_text(encoding="utf-8"))["rows"]
+
+
+@pytest.mark.parametrize("row", MEASURED, ids=lambda row: row["name"])
+def test_the_page_has_what_was_measured(row: dict[str, Any]) -> None:
+    page = (DOCS / "groups.md").read_text(encoding="utf-8")
+    us, ratio = row["kernel"]["median_us"], row["baselines"][0]["ratio"]
+    assert row["baselines"][0]["name"] == "grouped_mm"
+    assert f"| {row['name']} | {us:,.1f} | {row['flops'] / us / 1e6:.0f} | {ratio:.2f} |" in page
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])

@@ -61,6 +61,24 @@ def test_quantized(tmp_path: Path) -> None:
     assert f"4096 rows take {us['i4_4096']} us with i4 and {us['bf16_4096']} us with bf16, by plain" in told
 
 
+def test_f8_with_scales() -> None:
+    rows = {row.name: row for row in load_document(DOCS / "f8" / "h100.json").rows}
+    few, one, large = (f"{shape}" for shape in ("128x7168x2048", "4096x4096x7168", "4096x7168x16384"))
+    page = " ".join((DOCS / "front-end.md").read_text(encoding="utf-8").split())
+
+    def ratio(shape: str) -> float:
+        (baseline,) = rows[f"blocks_{shape}"].baselines
+        return baseline.graph_ratio or baseline.ratio or 0.0
+
+    assert f"of 4096 x 7168 x 4096 is at {ratio(one):.2f} of torch's `scaled_mm`" in page
+    assert f"one of 128 x 2048 x 7168 at {ratio(few):.2f}" in page
+    assert f"one of 4096 x 16384 x 7168 at {ratio(large):.2f}" in page
+    times = {name: row.kernel_graph or row.kernel for name, row in rows.items()}
+    us = {name: time.median_us for name, time in times.items() if time is not None}
+    more = [us[f"blocks_{shape}"] / us[f"promoted_{shape}"] - 1 for shape in (few, one, large)]
+    assert f"each is within {100 * max(more):.0f} % of the promoted product" in page
+
+
 def test_few_tiles(tmp_path: Path) -> None:
     file, page = DOCS / "few_tiles" / "h200.json", tmp_path / "page.md"
     chains = DOCS / "few_tiles" / "h200_chains.json"

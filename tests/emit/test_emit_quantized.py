@@ -46,6 +46,8 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "eight bits, f16": (_weights("i8", type_="f16"), DEEP),
     "channels": (_weights("i8", group=512), DEEP),
     "scales of f32": (_weights(scale="f32"), DEEP),
+    "two groups a K-block": (_weights(), replace(DEEP, depth=256)),
+    "zeros, two groups a K-block": (_weights(zero="i8"), replace(DEEP, rows=128, depth=256)),
 }
 FEW_SEEDS = 2
 
