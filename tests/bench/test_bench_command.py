@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,23 @@ def test_every_folder_gets_a_row(tmp_path: Path, together: bool) -> None:
     assert document.rows[3].message == "no result within 1 s"
     assert load_document(path) == document
     assert [item.name for item in path.parent.iterdir()] == ["bench.json"]
+
+
+def test_rows_are_written_while_a_worker_goes_on(tmp_path: Path) -> None:
+    """What is there is kept if the whole is interrupted while a later folder of the same worker hangs."""
+    path, told = tmp_path / "bench.json", list[list[str]]()
+
+    def interrupted() -> None:
+        begun = time.monotonic()
+        while not path.exists() and time.monotonic() - begun < 20:
+            time.sleep(0.05)
+        told.append([row.folder for row in load_document(path).rows])
+
+    reader = threading.Thread(target=interrupted)
+    reader.start()
+    bench_folders([Path("ok_1"), Path("stuck_1")], BenchOptions(limit_s=2.0, together=True), json_path=path, worker=WORKER)
+    reader.join()
+    assert told == [["ok_1"]]
 
 
 def test_document_of_the_format(tmp_path: Path) -> None:

@@ -52,9 +52,14 @@ def bench_folders(
     options = options or BenchOptions()
     pending, rows, facts = list(folders), list[Row](), dict[str, Any]()
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def keep(report: _Report) -> None:
+        if json_path is not None and report.rows:
+            _write(json_path, to_text(_document(date, {**facts, **report.facts}, [*rows, *report.rows])))
+
     while pending:
         batch = pending if options.together else pending[:1]
-        report, failure = _run_worker(batch, options, worker)
+        report, failure = _run_worker(batch, options, worker, keep)
         done = list(report.rows)
         if len(done) < len(batch) and failure is not None:
             done.append(failure)
@@ -87,9 +92,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def _run_worker(
-    batch: Sequence[Path], options: BenchOptions, worker: Sequence[str]
+    batch: Sequence[Path], options: BenchOptions, worker: Sequence[str], keep: Callable[[_Report], None]
 ) -> tuple[_Report, Row | None]:
-    """Run a worker on folders: its output, and a row for the folder at which it ended without one, if it did."""
+    """Run a worker on folders: its output, and a row for the folder at which it ended without one, if it did. `keep`
+    is called with what there is whenever the worker has written more.
+    """
     with tempfile.TemporaryDirectory(prefix="wsopt-bench-") as folder:
         rows, log = Path(folder) / "rows.jsonl", Path(folder) / "log.txt"
         command = [*worker, "--rows", str(rows), "--options", options.to_text(), *map(str, batch)]
@@ -97,7 +104,7 @@ def _run_worker(
             # A session of its own, for Inductor starts processes that have to go too.
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         try:
-            in_time = guard.watch(process, guard.grows(rows), options.limit_s)
+            in_time = guard.watch(process, _told(rows, keep), options.limit_s)
         finally:
             guard.end(process)
         report = _read(rows)
@@ -108,6 +115,19 @@ def _run_worker(
         if not in_time:
             return report, Row(path.name, path.name, "hang", f"no result within {options.limit_s:g} s")
         return report, Row(path.name, path.name, "error", guard.last_words(log, process.returncode))
+
+
+def _told(rows: Path, keep: Callable[[_Report], None]) -> Callable[[], bool]:
+    """Whether a worker has written more, which is kept then."""
+    grown = guard.grows(rows)
+
+    def told() -> bool:
+        found = grown()
+        if found:
+            keep(_read(rows))
+        return found
+
+    return told
 
 
 def _read(rows: Path) -> _Report:

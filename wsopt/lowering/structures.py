@@ -286,9 +286,9 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     apart = region.beside or region.body or region.factor_sources
     few = region.extent(Role.ROW) < 2 * machine.mma_rows and not (apart or region.offsets)
     row = 128 * 8 // region.operand_dtype.bits
-    depths = (row // 2, row, 2 * row)  # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes
-    if any(source.view.packing is Packing.FRAGMENTS for source in region.streamed_sources):
-        depths = (*depths, 4 * row)  # packed elements have short rows
+    packed = any(source.view.packing is Packing.FRAGMENTS for source in region.streamed_sources)
+    # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes; packed elements have short rows.
+    depths = (row // 2, row, 2 * row, *((4 * row,) if packed else ()))
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
     early_release = (True, False) if releases_early(region, machine) and not region.body else (True,)
     promoted = [is_promoted(one, region, machine) for one in region.contractions]
