@@ -49,7 +49,12 @@ def test_rows_are_written_while_a_worker_goes_on(tmp_path: Path) -> None:
 
     reader = threading.Thread(target=interrupted)
     reader.start()
-    bench_folders([Path("ok_1"), Path("stuck_1")], BenchOptions(limit_s=2.0, together=True), json_path=path, worker=WORKER)
+    bench_folders(
+        [Path("ok_1"), Path("stuck_1")],
+        BenchOptions(limit_s=2.0, together=True),
+        json_path=path,
+        worker=WORKER,
+    )
     reader.join()
     assert told == [["ok_1"]]
 
