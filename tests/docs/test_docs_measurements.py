@@ -61,6 +61,25 @@ def test_quantized(tmp_path: Path) -> None:
     assert f"4096 rows take {us['i4_4096']} us with i4 and {us['bf16_4096']} us with bf16, by plain" in told
 
 
+def test_what_an_h100_gave() -> None:
+    def ratios(file: str) -> dict[str, float]:
+        """Ratios to the first baseline, of a CUDA graph if the kernel is short."""
+        rows = load_document(DOCS / file).rows
+        first = {row.folder: row.baselines[0] for row in rows}
+        return {name: one.graph_ratio or one.ratio or 0.0 for name, one in first.items()}
+
+    groups, backward = ratios("groups/h100.json"), ratios("rows/backward/measured/h100.json")
+    long, decode = ratios("rows/long/h100.json"), ratios("decode/h100.json")
+    readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"are at {min(groups.values()):.2f} to {max(groups.values()):.2f} of torch's own" in readme
+    rms, layer = (backward[f"{name}_backward"] for name in ("rms_norm", "layer_norm"))
+    assert f"at {rms:.2f} and {layer:.2f} of Inductor" in readme
+    logarithm, loss = (long[f"{name}_128256"] for name in ("log_softmax", "cross_entropy"))
+    assert f"over 128,256 columns at {logarithm:.2f} and {loss:.2f} of it" in readme
+    many, one = (decode[f"pages16_{shape}"] for shape in ("16_32_8_8192", "1_64_8_131072"))
+    assert f"of 16 at {many:.2f} and {one:.2f} of the speed of a kernel that only reads" in readme
+
+
 def test_f8_with_scales() -> None:
     rows = {row.name: row for row in load_document(DOCS / "f8" / "h100.json").rows}
     few, one, large = (f"{shape}" for shape in ("128x7168x2048", "4096x4096x7168", "4096x7168x16384"))
