@@ -19,29 +19,19 @@ from wsopt.lowering.phases import lazy_rows
 from wsopt.lowering.product_steps import releases_early
 from wsopt.lowering.promotion import is_promoted, promotes
 from wsopt.lowering.refused import DEPTHS, fits_pages, problems
+from wsopt.lowering.row_structures import row_structures
 from wsopt.lowering.spread import mean_share
 from wsopt.machine.types import Machine
 from wsopt.program.combination import Combination, combination
-from wsopt.program.limits import MOST_SLOTS, Lifted, Limit
-from wsopt.program.row_layout import reduces_outer, tile_layout
+from wsopt.program.limits import Lifted, Limit
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.requirements import triton_release
 from wsopt.targets import LoopKind, Operands, Sums, target_of
 from wsopt.tensors.parts import parts, summed
-from wsopt.tensors.views import FRAGMENT, FULL, K_BLOCK, SLOT_BYTES, Packing, Reduction, Role, pow2
+from wsopt.tensors.views import FRAGMENT, FULL, K_BLOCK, SLOT_BYTES, Packing, Role, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)
 _SUBTILES = (1, 2, 4)
-_ROWS, _CONSUMERS = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 3)
-"""Of tiles of rows."""
-_ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
-"""Columns of a tile of rows that are not held whole: pieces of a row that TMA copies at full rate."""
-_CHOSEN_ROWS = 16
-"""Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
-_LONG_ROW_COLUMNS = (2048, 4096, 8192)
-"""The same of rows that no SM holds, whose parts are many: what is done once a part is done for more elements."""
-_OUTER_COLUMNS = (32, 64, 128, 256, 512)
-"""The same where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
 _SUMMED_COLUMNS = (128, 64)
 """Parts of the one sum of powers of two among the columns of a product's tile."""
 _MIN_SUBTILE_COLUMNS = 32
@@ -73,7 +63,7 @@ def structures(region: Region, machine: Machine, lifted: Lifted = frozenset()) -
     elif region.contractions:
         yield from _product_structures(region, machine, lifted)
     else:
-        yield from _row_structures(region, machine)
+        yield from row_structures(region, machine)
 
 
 def _warps(machine: Machine) -> tuple[int, ...]:
@@ -104,11 +94,6 @@ def _same_order(region: Region, s: Structure) -> bool:
     rows, columns = (region.extent(role(s.swap)) for role in (row_role, column_role))
     rows = -(-rows // region.extent(Role.SEGMENT))
     return s.group > 1 and (s.group * s.tile_rows >= 2 * rows or s.columns >= columns)
-
-
-def _spare(region: Region, s: Structure) -> bool:
-    """Whether a tile's last consumer would have no rows."""
-    return s.consumers > 1 and s.tile_rows - s.rows >= region.extent(Role.ROW)
 
 
 def _whole_columns(region: Region, machine: Machine) -> Iterator[int]:
@@ -165,7 +150,11 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                 rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
                 exp2_eighths=eighths, operands=operands, corrections=corrections,
             )  # fmt: skip
-            if _is_legal(region, machine, s) and _aligned(region, rows, depth) and not _spare(region, s):
+            if (
+                _is_legal(region, machine, s)
+                and _aligned(region, rows, depth)
+                and not s.spares(region.extent(Role.ROW))
+            ):
                 yield s
                 yield from (replace(s, splits=splits) for splits in _splits(region, s, machine))
                 if _shares(region, s, machine):
@@ -218,57 +207,6 @@ def _transforms(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, 
     own = all(name in known for item in region.body for name in item.reads)
     own = own or Limit.STREAMED_TRANSFORM in lifted
     return (0, *target_of(machine).transforms) if region.body and own else (0,)
-
-
-def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
-    """Structures of a kernel that streams rows; each tile has all columns where they are reduced and held.
-
-    emitter.v1: blocks are persistent, consumers are cooperative, and the loop is over tiles.
-    """
-    every, least = pow2(region.extent(Role.COLUMN)), machine.warps_per_warpgroup
-    tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
-    outer = reduces_outer(tiles)
-    sizes = _OUTER_COLUMNS if outer else _LONG_ROW_COLUMNS if region.running else _ROW_COLUMNS
-    parts = () if region.whole_rows else (size for size in sizes if size < every)
-    whole = () if not region.whole_rows and every > sizes[-1] else (every,)
-    for rows, columns, consumers, warps in itertools.product(
-        _ROWS, (*parts, *whole), _CONSUMERS, (least, 2 * least)
-    ):
-        s = Structure(
-            rows, columns, 1, consumers, warps, Sharing.COOPERATIVE, persistent=True, swap=False, subtiles=1,
-            group=1,
-        )  # fmt: skip
-        if rows > _CHOSEN_ROWS and any(view.rows_chosen for view in region.operands):
-            continue
-        if outer and rows * min(view.dtype.bits for view in tiles) < 8 * machine.tma_alignment_bytes:
-            continue  # no row of a box is shorter
-        layout = tile_layout(tiles, rows, columns, warps, machine)
-        fits = layout.columns <= columns and layout.rows <= rows and not _spare(region, s)
-        if fits and (not _over_rows(region) or grid_of(region, s).column_tiles <= machine.sm_count):
-            yield s
-            yield from (replace(s, retained=parts) for parts in retained_parts(region, s, machine))
-
-
-def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int, ...]:
-    """Parts of rows that may stay in the ring from one pass over them to the next, where there are two: as many as
-    shared memory has slots for beside one set of staging buffers, or two, and one less, for the barriers' bytes.
-    """
-    if region.passes == 1:
-        return ()
-    elements = s.tile_rows * s.columns
-    slot, staged = (
-        sum(elements * view.dtype.bits // 8 for view in views)
-        for views in (region.operands, [output.view for output in region.tile_outputs])
-    )
-    room = machine.shared_memory_per_block_bytes - machine.shared_memory_reserved_bytes
-    parts = -(-region.extent(Role.COLUMN) // s.columns)
-    one, two = (min((room - count * staged) // slot, parts, MOST_SLOTS) for count in (1, 2))
-    return tuple(sorted({count for count in (one, one - 1, two) if count > 0}))
-
-
-def _over_rows(region: Region) -> bool:
-    """Whether blocks carry reductions over rows. emitter.v1: each of tiles of the same columns."""
-    return any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
 
 
 def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Iterator[Structure]:

@@ -126,6 +126,10 @@ class Structure:
         """Columns of one epilogue subtile."""
         return self.columns // self.subtiles
 
+    def spares(self, rows: int) -> bool:
+        """Whether a tile's last consumer would have none of so many rows."""
+        return self.consumers > 1 and self.tile_rows - self.rows >= rows
+
     def describe(self) -> str:
         """One line for people."""
         how = "cooperative" if self.sharing is Sharing.COOPERATIVE else "ping-pong"
