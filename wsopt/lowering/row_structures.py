@@ -21,9 +21,9 @@ _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
 _CHOSEN_ROWS = 16
 """Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
 _LONG_ROW_COLUMNS = (2048, 4096, 8192)
-"""Columns of a part of rows that no SM holds. There are many parts: what is done once a part is done for more elements."""
+"""Columns of a part of rows that no SM holds: parts are many, and what is done once a part serves more elements."""
 _OUTER_COLUMNS = (32, 64, 128, 256, 512)
-"""Columns of a tile of rows whose columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
+"""Columns of a tile where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
 
 
 def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
