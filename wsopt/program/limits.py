@@ -336,7 +336,7 @@ RECORDS = (
         How.BYTES,
         "The model cannot express it. No kernel of rows is faster than its first copy, its bytes and its last store: "
         "the gain is at most what the prediction has above them.",
-        ("lowering/structures.py:_row_structures", "lowering/structures.py:_over_rows"),
+        ("lowering/row_structures.py:row_structures", "lowering/row_structures.py:_over_rows"),
     ),
     Record(
         Limit.ALL_PROMOTED,
