@@ -23,14 +23,14 @@ def stage() -> Stage:
     return found
 
 
-def launch_of(stage: Stage, copied: Sequence[int] = ()) -> Launch:
+def launch_of(stage: Stage, copied: Sequence[int] = (), names: Sequence[str] = ("x", "w")) -> Launch:
     """A direct call of the stage's kernel, for which the inputs of these numbers are copied."""
 
     def lay(given: Sequence[Any]) -> list[Any]:
         stage.calls["lay"] += 1
         return [like(x) if number in copied else x for number, x in enumerate(given)]
 
-    return direct(stage.launcher, ("x", "w"), lay)
+    return direct(stage.launcher, names, ("y",), lay)
 
 
 def test_a_call_at_known_addresses_asks_nothing(stage: Stage) -> None:
@@ -44,6 +44,17 @@ def test_a_call_at_known_addresses_asks_nothing(stage: Stage) -> None:
     assert len(stage.driver.launches) == 4
     assert stage.passed() == [x.data_ptr(), w.data_ptr(), y.data_ptr()]
     assert stage.driver.launches[-1] == stage.driver.launches[0]
+
+
+def test_inputs_in_another_order_than_the_kernels(stage: Stage) -> None:
+    """Kernels name first what they load first. A square product's operands have one layout, and places that differ."""
+    launch = launch_of(stage, names=("w", "x"))
+    one, other, y = tensor(128, 128), tensor(128, 128), tensor(128, 128)
+    for _ in range(3):
+        for w, x in ((one, other), (other, one)):
+            launch(w, x, y)
+            assert stage.passed() == [x.data_ptr(), w.data_ptr(), y.data_ptr()]
+    assert stage.calls["lay"] == 2
 
 
 def test_other_addresses_and_streams_are_told_apart(stage: Stage) -> None:

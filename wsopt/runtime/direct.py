@@ -23,9 +23,12 @@ _KEPT = 1024
 """Launches that a kernel keeps ready at once."""
 
 
-def direct(launcher: Launcher, names: Sequence[str], lay: Callable[[Sequence[Any]], Sequence[Any]]) -> Launch:
-    """A function of a kernel's inputs, in the order of `names`, and of its outputs, in order. It launches the kernel
-    on the current stream of the tensors' device.
+def direct(
+    launcher: Launcher, names: Sequence[str], results: Sequence[str],
+    lay: Callable[[Sequence[Any]], Sequence[Any]],
+) -> Launch:  # fmt: skip
+    """A function of a kernel's inputs, in the order of `names`, and of its outputs, in that of `results`, which need
+    not be the launcher's own orders. It launches the kernel on the current stream of the tensors' device.
 
     `lay` returns the inputs as the kernel reads them, copied where they do not lie so; of inputs that are not copied
     it is asked once for the same addresses. Raises as `run` of the kernel does.
@@ -33,6 +36,7 @@ def direct(launcher: Launcher, names: Sequence[str], lay: Callable[[Sequence[Any
     ready: dict[Any, Start] = {}
     host, address, device_of = launcher._open(), methodcaller("data_ptr"), methodcaller("get_device")
     stream_of, count = host.stream, len(names)
+    inputs_of, outputs_of = _in_order(names, launcher._inputs), _in_order(results, launcher._outputs)
 
     def launch(*tensors: Any) -> None:
         device = device_of(tensors[0])
@@ -42,11 +46,11 @@ def direct(launcher: Launcher, names: Sequence[str], lay: Callable[[Sequence[Any
         if start is None or not here or start():  # a thread that is new to CUDA has no context to launch in
             checked(key, tensors[:count], tensors[count:])
 
-    def checked(key: Any, given: Sequence[Any], outputs: tuple[Any, ...]) -> None:
-        inputs = lay(given)
+    def checked(key: Any, given: Sequence[Any], made: tuple[Any, ...]) -> None:
+        inputs, outputs = lay(given), outputs_of(made)
         launcher.run(dict(zip(names, inputs, strict=True)), outputs)
         if all(one is other for one, other in zip(inputs, given, strict=True)):
-            start = _found(launcher, key[0], inputs, outputs)
+            start = _found(launcher, key[0], inputs_of(inputs), outputs)
             if start is not None:
                 with _LOCK:
                     _keep(ready, _KEPT, key, start)
@@ -54,8 +58,16 @@ def direct(launcher: Launcher, names: Sequence[str], lay: Callable[[Sequence[Any
     return launch
 
 
+def _in_order(names: Sequence[str], wanted: Sequence[str]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function of one thing for each of `names`, that puts those `wanted` in their order."""
+    places = [names.index(name) for name in wanted]
+    return lambda given: tuple([given[place] for place in places])
+
+
 def _found(launcher: Launcher, stream: int, inputs: Sequence[Any], outputs: Sequence[Any]) -> Start | None:
-    """The launch that the launcher has just made of these tensors; None if others have driven it out since."""
+    """The launch that the launcher has just made of these tensors, in its own order; None if others have driven it
+    out since.
+    """
     _, layout, addresses = launcher._key(*inputs)
     frame = launcher._frames.get(_with(layout, outputs))
     if frame is None:

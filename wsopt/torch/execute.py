@@ -35,7 +35,7 @@ def by_kernel(piece: Piece, build: Build) -> Launch:
     """Computes a piece by its kernel, on the current stream."""
     graph = piece.kernel
     names = [item.name for item in graph.inputs]
-    launch = direct(build.module._LAUNCHER, names, partial(all_laid, graph=graph))
+    launch = direct(build.module._LAUNCHER, names, graph.outputs, partial(all_laid, graph=graph))
     if piece.folded is None:
         return launch
     return with_packing(piece.graph, piece.folded, launch)
