@@ -17,6 +17,7 @@ from wsopt.perf import timing
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.program.conditions import Overlap
 from wsopt.program.limits import MOST_SLOTS
+from wsopt.program.over_rows import carried
 from wsopt.program.program import Iteration, Live, OpKind, RingPlan, TileProgram
 from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole, Schedule
@@ -97,6 +98,7 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
             yield f"{plan.name} has {depth} slots, the emitter (emitter.v1) has 1 to {MOST_SLOTS}"
             continue
         yield from _retained(plan, depth, program)
+        yield from _dynamic(program)
         effective = effective_ii(program, machine, depth)
         if schedule.ii < effective:
             yield f"II is {schedule.ii}, {plan.name} with {depth} slots has an effective II of {effective}"
@@ -118,6 +120,13 @@ def _retained(plan: RingPlan, depth: int, program: TileProgram) -> Faults:
         yield f"{plan.name} has {depth} slots, {retained} parts of rows stay in it"
     if retained > (parts if program.long_rows and program.after.tile_outputs else 0):
         yield f"{retained} parts of rows stay in {plan.name}; rows have {parts}, and two passes keep some"
+
+
+def _dynamic(program: TileProgram) -> Faults:
+    """Tiles are taken at run time by persistent blocks of loops over tiles that carry nothing from one to the next."""
+    s = program.structure
+    if s.dynamic and not (s.persistent and program.iteration is Iteration.TILE and not carried(program)):
+        yield "tiles are taken at run time, the emitter (emitter.v1) has that where rows stream and nothing is carried"
 
 
 def _k_block_starts(schedule: Schedule, program: TileProgram, plan: RingPlan) -> list[list[int]]:

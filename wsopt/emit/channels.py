@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wsopt.emit import pairs, tensor_tiles
+from wsopt.emit.dynamic import NUMBERS, NUMBERS_LAYOUT
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import vector_columns
 from wsopt.emit.rings import Ring
@@ -86,6 +87,7 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
     for ring in plan.rings:
         slots = ((box, _times(ring.depth, one.copies)) for one, boxes in ring.members for box in boxes)
         buffers = [_buffer(f"{box.name}_ring", box, count) for box, count in slots]
+        buffers += [_numbers(ring)] if s.dynamic else []
         filled = 1 if ring.plan.copied else s.at_once
         barriers = (
             Barrier(f"{ring.name}_full", filled, of_pair=s.paired),
@@ -110,6 +112,11 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
         )  # to be filled again
         yield Channel("SUM_SETS", _SUMS, tuple(sums), (Barrier("sums_full", 1), *back))
     yield from _own(plan)
+
+
+def _numbers(ring: Ring) -> Buffer:
+    """The numbers of the tiles that a ring's slots belong to, where tiles are taken at run time."""
+    return Buffer(NUMBERS, "gl.int32", (ring.depth, "1"), NUMBERS_LAYOUT)
 
 
 def _readers(plan: KernelPlan) -> Iterator[PartitionRole]:

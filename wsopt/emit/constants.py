@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit import (
+    dynamic,
     factors,
     over_rows,
     pages,
@@ -52,6 +53,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         ("TAIL", s.tail or None, "of the last K-block, what products take: the rest is zeros"),
         ("KEPT", str(LEAST) if plan.program.lazy else None, "factor down to which rows keep their maximum"),
         *_layouts(plan),
+        *dynamic.constants(plan),
         ("SUBTILES", s.subtiles if copied else None, ""),
         ("INPUT_BUFFERS", buffers.inputs if copied else None, "subtiles of an input at a time"),
         ("INPUTS_AHEAD", plan.inputs_ahead or None, "K-blocks whose copies come behind those of inputs"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import inputs, over_rows, records, retained, splits, tensor_sums, tensor_values, text
+from wsopt.emit import dynamic, inputs, over_rows, records, retained, splits, tensor_sums, tensor_values, text
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import Function, each_owed, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
@@ -249,7 +249,8 @@ class Consumer:
             second = [retained.second_pass(plan, part) for part in again]
             return [each_part(first), *after_rows(plan)[0], *free, *second]
         if plan.loops_over_tiles:
-            return [write(self.stretches[0].loop.steady)]
+            steady = self.stretches[0].loop.steady
+            return [write(dynamic.waited(plan, steady) if plan.s.dynamic else steady)]
         products = any(isinstance(one, Mma) for one in self.stretches[0].loop.prologue)
         begun = products and not plan.ranged and not plan.ping_pong
         lines = [*([] if begun else under), *self._before()]

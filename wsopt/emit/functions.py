@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wsopt.emit import records, shares, splits, text, walk
+from wsopt.emit import dynamic, records, shares, splits, text, walk
 from wsopt.emit.channels import channels, instance
 from wsopt.emit.grid import place_of, tiles
 from wsopt.emit.instructions import when
@@ -116,6 +116,8 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
         return _each_part(plan, role, body if placeless else located("part // SPLITS"))
     if not plan.s.persistent:
         return [body if placeless and role is PartitionRole.MMA_WARP else located("gl.program_id(0)")]
+    if plan.s.dynamic:
+        return dynamic.each_tile(plan, role, located("tile"))
     if plan.order_table:
         return [_DEALT_TILES, text.block(located("gl.load(order_ptr + place)"))]
     if plan.offsets is not None:

@@ -10,7 +10,7 @@ is in those slots when it has ended.
 
 from __future__ import annotations
 
-from wsopt.emit import inputs, pages, records, retained, text
+from wsopt.emit import dynamic, inputs, pages, records, retained, text
 from wsopt.emit.functions import Function, first_place, function, seen
 from wsopt.emit.instructions import expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
@@ -43,7 +43,8 @@ def loader(plan: KernelPlan, index: int) -> Function:
     rows = any(one.role is Role.ROW for one in chosen if one)
     sizes = (*sizes, *(["row_extent"] if rows and "row_extent" not in sizes else []))
     sizes = (*sizes, *(name for name in plan.segment_arguments if name not in sizes))
-    parameters = [*descriptors, *channels, *scalars, *plan.order_table, *sizes]
+    counter = [dynamic.PARAMETER] if plan.s.dynamic else []
+    parameters = [*descriptors, *channels, *scalars, *counter, *plan.order_table, *sizes]
     numbered = plan.trace is not None or not plan.counts_slots
     counters = windows(ring.counter for ring in plan.loaders[index])
     k_block = write([*_fills(plan, index), *next_step(numbered), *next_slots(counters)])
@@ -243,7 +244,7 @@ def _fills(plan: KernelPlan, index: int) -> list[str]:
     found = pages.places(plan, plan.loaders[index])
     for ring in plan.loaders[index]:
         found += records.loader_stamp(plan, Event(ring.name, Point.REACHED), index)
-        found += [ring.wait_empty(), expect(ring.full(), ring.nbytes)]
+        found += [ring.wait_empty(), *dynamic.told(plan, ring), expect(ring.full(), ring.nbytes)]
         for member, _ in ring.members:
             found += _copies(plan, ring, member, index)
     return found

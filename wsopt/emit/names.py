@@ -157,6 +157,14 @@ OVER_ROWS_WORDS = frozenset(
 )
 """Words of kernels whose blocks carry reductions over rows."""
 
+DYNAMIC_WORDS = frozenset(
+    (
+        *("taken", "after", "tile_numbers", "next_tile", "tell_tile", "told_tile"),
+        *("NUMBERS_LAYOUT", "LOADER_NUMBER", "CONSUMER_NUMBER"),
+    )
+)
+"""Words of kernels whose blocks take tiles at run time (`dynamic.py`)."""
+
 SPLIT_WORDS = frozenset(
     (
         *("part", "parts", "other", "k_blocks", "places", "sums", "counter", "layout", "first", "last"),

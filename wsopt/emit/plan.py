@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.instructions import Slots
-from wsopt.emit.names import OVER_ROWS_WORDS, SEGMENT_WORDS, SPLIT_WORDS, Names
+from wsopt.emit.names import DYNAMIC_WORDS, OVER_ROWS_WORDS, SEGMENT_WORDS, SPLIT_WORDS, Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.rings import NamedBoxes, Ring, loaders
 from wsopt.emit.staging import Staging, staging
@@ -311,6 +311,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     program, buffers = verified.program, verified.schedule.buffers
     taken = (WORDS if trace else frozenset()) | (SPLIT_WORDS if program.structure.parted else frozenset())
     taken |= OVER_ROWS_WORDS if carried(program) else frozenset()
+    taken |= DYNAMIC_WORDS if program.structure.dynamic else frozenset()
     taken |= SEGMENT_WORDS if program.offsets else frozenset()
     names = Names(subtiles=True, taken=set(taken))
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)

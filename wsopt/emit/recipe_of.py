@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
-from wsopt.emit import over_rows, records, shares, splits
+from wsopt.emit import dynamic, over_rows, records, shares, splits
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.consumer import consumer_of
 from wsopt.emit.grid import tiles
@@ -253,7 +253,7 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
         rows = named("row"), named("last_row")
         ends = k_blocks_between(bounds, *rows, 0, k_blocks, plan.s.depth, minimum, maximum)
         yield DealtOrder(name, plan.s.tile_rows, *ends, plan.longest_last)
-    yield from (*splits.workspaces(plan), *over_rows.workspaces(plan))
+    yield from (*splits.workspaces(plan), *over_rows.workspaces(plan), *dynamic.workspaces(plan))
     yield from records.arguments(plan)
 
 

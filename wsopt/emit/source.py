@@ -7,6 +7,7 @@ from typing import Any
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
 from wsopt.emit import (
+    dynamic,
     over_rows,
     pairs,
     records,
@@ -136,6 +137,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "splits": splits.device(plan),
         "shares": shares.device(plan),
         "over_rows": over_rows.device(plan),
+        "dynamic": s.dynamic,
         "grid": grid,
         "counts_slots": plan.counts_slots,
         "goes_back": plan.s.retained > 0,
@@ -208,8 +210,9 @@ def expectation(verified: VerifiedSchedule) -> Expectation:
     # LLVM resolves by peeling where it takes the body for small.
     peelable = sum(op.instructions for op in verified.program.of(OpKind.MMA)) if columns else 0
     return Expectation(
-        expected_instructions(verified), verified.schedule.shared_memory_bytes, allocated, peelable
-    )
+        expected_instructions(verified), verified.schedule.shared_memory_bytes, allocated, peelable,
+        dynamic.LONE_ARRIVALS if verified.program.structure.dynamic else 0,
+    )  # fmt: skip
 
 
 def covering_k_blocks(verified: VerifiedSchedule) -> int:

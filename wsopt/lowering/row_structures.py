@@ -51,8 +51,9 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
         layout = tile_layout(tiles, rows, columns, warps, machine)
         fits = layout.columns <= columns and layout.rows <= rows and not s.spares(region.extent(Role.ROW))
         if fits and (not _over_rows(region) or grid_of(region, s).column_tiles <= machine.sm_count):
-            yield s
-            yield from (replace(s, retained=parts) for parts in retained_parts(region, s, machine))
+            kept = [s, *(replace(s, retained=parts) for parts in retained_parts(region, s, machine))]
+            yield from kept
+            yield from (replace(one, dynamic=True) for one in kept if _may_be_dynamic(region, s, machine))
 
 
 def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int, ...]:
@@ -70,6 +71,15 @@ def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int,
     parts = -(-region.extent(Role.COLUMN) // s.columns)
     one, two = (min((room - count * staged) // slot, parts, MOST_SLOTS) for count in (1, 2))
     return tuple(sorted({count for count in (one, one - 1, two) if count > 0}))
+
+
+def _may_be_dynamic(region: Region, s: Structure, machine: Machine) -> bool:
+    """Whether blocks may take tiles at run time: where there are more than blocks. emitter.v1: and nothing is carried
+    from tile to tile, for which tiles it would be of would depend on timing.
+    """
+    grid = grid_of(region, s)
+    taken = grid.tiles // (grid.column_tiles if region.running else 1)
+    return taken > machine.sm_count and not _over_rows(region)
 
 
 def _over_rows(region: Region) -> bool:

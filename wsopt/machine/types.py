@@ -287,6 +287,15 @@ class Machine:
     stream_loss: Annotated[
         float, _real(0, 10, "how much longer a byte takes there, in times, where rows are read and written")
     ]
+    dynamic_stream_knee: Annotated[
+        float, _real(1, 100, "the exponent of that norm where blocks take their tiles at run time")
+    ]
+    dynamic_stream_loss: Annotated[
+        float, _real(0, 10, "how much longer a byte takes from so many bytes on, in times, where they do")
+    ]
+    next_tile_cycles: Annotated[
+        float, _real(0, 1e6, "from asking a counter in device memory for a tile's number to having it, cycles")
+    ]
 
     kernel_launch_us: Annotated[float, _real(0, 1000, "one launch, microseconds")]
     block_start_cycles: Annotated[float, _real(0, 1e6, "from block start to first load, cycles")]

@@ -65,7 +65,8 @@ class Structure:
     each has `rows` rows of every consumer's, and shared memory for half of the other operand, which the products of
     both read. With `lazy` sums that lie apart are rescaled where a row's maximum has grown by more than a little.
     Of rows that no SM holds, and that are read in two passes, so many parts are `retained`: they stay in the ring
-    from the first pass to the second, which begins with them.
+    from the first pass to the second, which begins with them. With `dynamic` the tiles of persistent blocks are taken
+    at run time, each by the block that is free first; without, a block takes every so-manieth.
     """
 
     rows: int
@@ -90,6 +91,7 @@ class Structure:
     paired: bool = False
     lazy: bool = False
     retained: int = 0
+    dynamic: bool = False
 
     @property
     def blocks(self) -> int:
@@ -138,6 +140,7 @@ class Structure:
         copies += f", the last K-block's first {self.tail}" if self.tail else ""
         depth = f"x{self.depth}" if self.depth > 1 else ""
         blocks = "persistent" if self.persistent else "one tile a block"
+        blocks += ", tiles taken at run time" if self.dynamic else ""
         blocks += f", {self.transforms} transform warpgroup(s)" if self.transforms else ""
         blocks += f", {self.corrections} correction warpgroup(s)" if self.corrections else ""
         blocks += f", {self.exp2_eighths}/8 of exp2 by a polynomial" if self.exp2_eighths else ""

@@ -1,7 +1,7 @@
-"""Device memory that the launches of one kernel on one stream share: partial sums of tiles, counters of arrivals.
+"""Device memory that the launches of one kernel on one stream share: partial sums of tiles, and counters.
 
-The text of this file below its imports stands in every emitted kernel.py whose sums are split, after that of
-launcher.py.
+The text of this file below its imports stands after that of launcher.py in every emitted kernel.py whose blocks leave
+parts of results, or take their tiles at run time.
 
 A launch finds the counters as zeros and leaves them so: the next one on the stream, and every replay of a CUDA graph,
 needs nothing in between. Launches on two streams may run at the same time, so each stream has a workspace of its own.
@@ -27,19 +27,22 @@ def _too_small(workspace: Any, elements: int, counters: int) -> bool:
     return workspace is None or workspace[0].numel() < elements or workspace[1].numel() < counters
 
 
-class SplitLauncher(Launcher):
-    """Calls a kernel whose last arguments are a workspace: partial sums, then counters.
+class WorkspaceLauncher(Launcher):
+    """Calls a kernel whose last arguments are a workspace: partial sums, then counters, or counters alone.
 
     A stream's workspace is made, or made anew at least twice as large, when a call first needs it. What was made is
     never freed, since a captured graph may use it at every replay; all of a stream's workspaces together are at most
     twice the largest.
     """
 
-    def __init__(self, kernel: Any, options: Any, key: Any, bind: Any, inputs: Any, outputs: Any) -> None:
+    def __init__(
+        self, kernel: Any, options: Any, key: Any, bind: Any, inputs: Any, outputs: Any, arguments: int
+    ) -> None:
         def bound(tensors: Any, outputs: Any) -> Any:
             return bind(tensors, outputs, self._workspace)
 
         super().__init__(kernel, options, key, bound, inputs, outputs)
+        self._arguments = arguments  # how many of the kernel's the workspace is
         self._workspaces: dict[Any, Any] = {}  # by device and stream
         self._spare: dict[Any, Any] = {}  # by device: for a stream that captures and has none
         self._made: list[Any] = []
@@ -93,7 +96,7 @@ class SplitLauncher(Launcher):
             made: Any = super()._framed(unfinished, inputs, given)
             del self._frames[unfinished]
             first = len(self._inputs) + len(self._outputs)
-            for number, place in enumerate(made.places[-4:-2], first):  # before the two of scratch memory
+            for number, place in enumerate(made.places[-2 - self._arguments : -2], first):  # before scratch memory's
                 made.addresses.append((place, number, False))
             made.table, made.workspace = None, self._asked
             _keep(self._frames, _LAYOUTS, layout, made)
@@ -103,7 +106,7 @@ class SplitLauncher(Launcher):
         """The launch at these addresses on a stream, with that stream's workspace."""
         with _LOCK:
             workspace = self._workspace(inputs[0].device, *frame.workspace)
-            longer = (*key, *[one.data_ptr() for one in workspace])
+            longer = (*key, *[one.data_ptr() for one in workspace[-self._arguments :]])
             made = super()._called(longer, frame, inputs, outputs)
             del self._calls[longer]
             _keep(self._calls, _CALLS, key, made)

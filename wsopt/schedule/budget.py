@@ -357,7 +357,13 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
     held += sum(v.nbytes for v in program.values if (v.id.kind, v.space) == (ValueKind.OPERAND, Space.SHARED))
     reserve = SHARED_MEMORY_RESERVE + max(0, exchange_bytes(program) - RESERVED_EXCHANGE)
     reserve += s.consumers * program.over_rows_bytes
+    reserve += sum(map(number_bytes, slots)) if s.dynamic else 0
     return rings + held + barrier_bytes(program, slots, buffers) + reserve
+
+
+def number_bytes(slots: int) -> int:
+    """Bytes of the numbers of the tiles that a ring's slots belong to, in whole runs of 16 bytes."""
+    return -(-slots * DType.I32.bits // 128) * 16
 
 
 def exchange_bytes(program: TileProgram) -> int:
