@@ -123,10 +123,10 @@ def _retained(plan: RingPlan, depth: int, program: TileProgram) -> Faults:
 
 
 def _dynamic(program: TileProgram) -> Faults:
-    """Tiles are taken at run time by persistent blocks of loops over tiles that carry nothing from one to the next."""
+    """Tiles are taken at run time by persistent blocks of loops over tiles that carry nothing from tile to tile."""
     s = program.structure
     if s.dynamic and not (s.persistent and program.iteration is Iteration.TILE and not carried(program)):
-        yield "tiles are taken at run time, the emitter (emitter.v1) has that where rows stream and nothing is carried"
+        yield "emitter.v1: tiles are taken at run time only where rows stream and nothing is carried between them"
 
 
 def _k_block_starts(schedule: Schedule, program: TileProgram, plan: RingPlan) -> list[list[int]]:

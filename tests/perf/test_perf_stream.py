@@ -123,3 +123,25 @@ def test_the_measured_machine_likes_rings_that_are_neither_short_nor_long(
     assert 2 <= best <= 5
     assert effective[1] > 1.1 * effective[best]
     assert effective[12] > 1.03 * effective[best]
+
+
+# --- tiles taken at run time ------------------------------------------------------------------------------
+
+
+def test_blocks_that_take_tiles_at_run_time_do_not_drift_apart(rows: TileProgram, card: Machine) -> None:
+    taken = replace(rows, structure=replace(rows.structure, dynamic=True))
+    sharp = replace(card, stream_loss=0.5, stream_bytes_few=1.0, stream_bytes_many=2.0, next_tile_cycles=0.0)
+    memory = held_cycles(rows)[Unit.MEMORY]
+    for knee, loss in ((100.0, 0.0), (100.0, 0.25)):
+        own = replace(sharp, dynamic_stream_knee=knee, dynamic_stream_loss=loss)
+        assert stream_effective_ii(taken, own, 12) == pytest.approx(memory * (1 + loss), abs=TILE_GRAIN)
+        assert stream_effective_ii(rows, own, 12) > 1.5 * memory
+
+
+def test_a_tile_takes_as_long_as_its_number_and_its_copies(rows: TileProgram, card: Machine) -> None:
+    taken = replace(rows, structure=replace(rows.structure, dynamic=True))
+    (ring,) = rows.rings
+    issue = sum(op.issue for op in rows.loop if op.id in ring.loads)
+    slow = replace(card, next_tile_cycles=9000.0)
+    assert stream_effective_ii(taken, slow, 12) == grains(9000 + issue)
+    assert stream_effective_ii(rows, slow, 12) < 9000

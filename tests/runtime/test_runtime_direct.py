@@ -47,7 +47,7 @@ def test_a_call_at_known_addresses_asks_nothing(stage: Stage) -> None:
 
 
 def test_inputs_in_another_order_than_the_kernels(stage: Stage) -> None:
-    """Kernels name first what they load first. A square product's operands have one layout, and places that differ."""
+    """Kernels name first what they load first. A square product's operands have one layout, and other places."""
     launch = launch_of(stage, names=("w", "x"))
     one, other, y = tensor(128, 128), tensor(128, 128), tensor(128, 128)
     for _ in range(3):

@@ -1,4 +1,7 @@
-"""The workspace of a kernel whose sums are split: one a stream, made outside of captures, never freed."""
+"""The workspace of a kernel whose sums are split: one a stream, made outside of captures, never freed.
+
+Where blocks take tiles at run time it is a counter alone.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ import pytest
 from emit_builds import build, graph_of, structure
 from runtime_stand_ins import ELSEWHERE, Stage, like, tensor
 
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.program.types import Sharing, Structure
 from wsopt.runtime.text import workspace_text
 
 SPLITS, ROWS, COLUMNS = 3, 128, 64
@@ -149,3 +154,45 @@ def test_other_calls_forget_no_workspace(stage: Stage) -> None:
         call(stage, rows, w)
     assert len(stage.launcher._calls) == 2
     assert len({one[0].data_ptr() for one in stage.launcher._made}) == len(stage.launcher._made)
+
+
+# --- a counter alone --------------------------------------------------------------------------------------
+
+
+def added(g: GraphBuilder) -> Symbol:
+    x, w = (g.input(name, (64, 512), "bf16") for name in "xw")
+    return g.cast(g.add(x, w), "bf16", name="y")
+
+
+@pytest.fixture(scope="module")
+def dynamic_source() -> str:
+    """y[M, N] = x[M, N] + w[M, N], with tiles that are taken at run time."""
+    s = Structure(2, 256, 1, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1, dynamic=True)
+    return build(graph_of(added), s).source
+
+
+def test_a_counter_of_tiles_is_a_workspace(dynamic_source: str) -> None:
+    stage = Stage(dynamic_source)
+    stage.driver.sizes = [
+        size for kind in stage.names["SIGNATURE"].values() for size in parameter_sizes(kind)
+    ]
+    stage.driver.sizes += [8, 8]
+    names = list(stage.names["INPUTS"])
+    stream, numbers = stage.stream, list[int]()
+    for stage.stream in (stream, stream, stream + 1):
+        for rows in (64, 64, 32):
+            stage.run(**{name: tensor(rows, 512) for name in names})
+            _, counter = stage.launcher._workspaces[0, stage.stream]
+            assert int.from_bytes(stage.driver.launches[-1][2][-3], "little") == counter.data_ptr()
+            assert (counter.numel(), counter.numpy().any()) == (1, False)
+            numbers.append(counter.data_ptr())
+    assert len({*numbers[:6]}) == len({*numbers[6:]}) == 1
+    assert numbers[0] != numbers[-1], "launches on two streams may run at the same time"
+
+
+def parameter_sizes(kind: str) -> list[int]:
+    """Bytes of the parameters that an argument of this type becomes."""
+    if kind.startswith("tensordesc"):
+        rank = kind[: kind.index("]")].count(",") + 1
+        return [128, *[4] * rank, *[8] * rank]
+    return [8] if kind.startswith("*") else [4]

@@ -38,9 +38,7 @@ def verdict(compiled: CompiledKernel, expectation: Expectation) -> tuple[str, ..
         )
     if compiled.early_arrivals > expectation.lone_arrivals:
         early = compiled.early_arrivals - expectation.lone_arrivals
-        complaints.append(
-            f"{early} barrier arrivals before all warps of a partition are known to be done"
-        )
+        complaints.append(f"{early} barrier arrivals before all warps of a partition are known to be done")
     if compiled.stack_bytes:
         complaints.append(f"a stack of {compiled.stack_bytes} bytes a thread, expected none")
     if not expectation.allows(compiled.tensor_instructions):

@@ -18,10 +18,14 @@ ROW_EXTENT = "row_extent"
 
 
 def _weaker_atomics(source: Source) -> Iterator[Change]:
-    """An atomic that does not release, does not acquire, or is atomic within its block only."""
+    """An atomic that does not release, does not acquire, or is atomic within its block only. One that orders nothing
+    has no weaker order.
+    """
     for call in calls(source, ATOMIC):
         for name, weaker in (("sem", "relaxed"), ("sem", "release"), ("sem", "acquire"), ("scope", "cta")):
             given = argument(call, len(call.args), name)
+            if name == "sem" and given is not None and source.text(given) == '"relaxed"':
+                continue
             text = f'{source.text(call)[:-1]}, {name}="{weaker}")'
             edit = Edit(given, f'"{weaker}"') if given is not None else Edit(call, text)
             yield Change(f"{weaker}-atomic", f"{name} {weaker} in {source.text(call)}", (edit,))
@@ -29,7 +33,7 @@ def _weaker_atomics(source: Source) -> Iterator[Change]:
 
 def _plain_counters(source: Source) -> Iterator[Change]:
     """A load and a store instead of an atomic."""
-    for statement, call in _arrivals(source):
+    for statement, call in _counts(source):
         atomic, pointer, value = (source.text(node) for node in (call, *call.args[:2]))
         counted = f"counted = gl.load({pointer}); gl.store({pointer}, counted + {value})"
         text = f"{counted}; {source.text(statement).replace(atomic, 'counted')}"
@@ -164,12 +168,18 @@ def _part_loops(source: Source) -> Iterator[ast.For]:
             yield from inner or [loop]
 
 
-def _arrivals(source: Source) -> Iterator[tuple[ast.Assign, ast.Call]]:
-    """Each assignment of what an atomic found, or of what is computed of it."""
-    for statement in (node for body in bodies(source) for node in body if isinstance(node, ast.Assign)):
-        for node in ast.walk(statement.value):
+def _counts(source: Source) -> Iterator[tuple[ast.Assign | ast.Return, ast.Call]]:
+    """Each statement that assigns or returns what an atomic found, or what is computed of it."""
+    statements = (node for body in bodies(source) for node in body)
+    for statement in (node for node in statements if isinstance(node, ast.Assign | ast.Return)):
+        for node in ast.walk(statement):
             if isinstance(node, ast.Call) and callee(node) in ATOMIC:
                 yield statement, node
+
+
+def _arrivals(source: Source) -> Iterator[tuple[ast.Assign, ast.Call]]:
+    """Each assignment of what an atomic found, or of what is computed of it."""
+    return ((one, call) for one, call in _counts(source) if isinstance(one, ast.Assign))
 
 
 def _last_arrivals(source: Source) -> Iterator[ast.expr]:

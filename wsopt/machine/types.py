@@ -294,7 +294,8 @@ class Machine:
         float, _real(0, 10, "how much longer a byte takes from so many bytes on, in times, where they do")
     ]
     next_tile_cycles: Annotated[
-        float, _real(0, 1e6, "from asking a counter in device memory for a tile's number to having it, cycles")
+        float,
+        _real(0, 1e6, "from asking a counter in device memory for a tile's number to having it, cycles"),
     ]
 
     kernel_launch_us: Annotated[float, _real(0, 1000, "one launch, microseconds")]

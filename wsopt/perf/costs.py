@@ -135,12 +135,15 @@ def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> C
 
 
 def place_cycles(copy: Copy, machine: Machine) -> int:
-    """Cycles in which the places of pieces that are copied apart come from L2, some at a time; of those that are
-    loaded ahead of the wait for a slot none, for they come meanwhile.
+    """Cycles in which the places of pieces that are copied apart come from L2, or where device memory is streamed
+    through from there, some at a time; of those that are loaded ahead of the wait for a slot none, for they come
+    meanwhile.
     """
     if copy.ahead:
         return 0
-    return math.ceil(-(-copy.apart // PLACES_AT_A_TIME) * machine.first_bytes(machine.latency.tma_load_l2))
+    latency = machine.latency
+    first = latency.tma_load_dram if copy.from_memory else machine.first_bytes(latency.tma_load_l2)
+    return math.ceil(-(-copy.apart // PLACES_AT_A_TIME) * first)
 
 
 def exchange_cycles(copy: Copy, machine: Machine) -> int:

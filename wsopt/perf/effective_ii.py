@@ -117,14 +117,16 @@ def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> i
     With few bytes on the way a tile's copies wait for those before it to come back. With many, the copies of all SMs
     meet in device memory with what they store, and each byte takes longer; reads alone do not. Both are of blocks
     that drift apart: where they take their tiles at run time little of it is left, and a tile takes at least as long
-    as its number to come. A slot's copies are issued one after the other, and it is handed back when the last one was
-    read.
+    as its number takes to come and its copies to start. A slot's copies are issued one after the other, and it is
+    handed back when the last one was read.
     """
     memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
     loss, knee, least = machine.stream_loss, machine.stream_knee, 0.0
     if program.structure.dynamic:
         loss, knee = machine.dynamic_stream_loss, machine.dynamic_stream_knee
+        # The loading warp waits for the number of its next tile, and has its copies to start.
         least = machine.next_tile_cycles / (program.grid.column_tiles if program.long_rows else 1)
+        least += sum(op.issue for op in program.loop if op.id in ring.loads)
     few, many = machine.stream_bytes_few, machine.stream_bytes_many
     share = min(1.0, max(0.0, (bytes_on_the_way(program, slots) - few) / (many - few)))
     shared = memory * (1.0 + share * loss * _mixed(program, memory))

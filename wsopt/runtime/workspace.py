@@ -96,7 +96,9 @@ class WorkspaceLauncher(Launcher):
             made: Any = super()._framed(unfinished, inputs, given)
             del self._frames[unfinished]
             first = len(self._inputs) + len(self._outputs)
-            for number, place in enumerate(made.places[-2 - self._arguments : -2], first):  # before scratch memory's
+            for number, place in enumerate(
+                made.places[-2 - self._arguments : -2], first
+            ):  # before scratch memory's
                 made.addresses.append((place, number, False))
             made.table, made.workspace = None, self._asked
             _keep(self._frames, _LAYOUTS, layout, made)
