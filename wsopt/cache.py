@@ -7,6 +7,7 @@ store is thrown away and begun again. Losing the cache costs time and nothing el
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -83,8 +84,12 @@ def source_files() -> Iterator[tuple[str, Path]]:
         yield path.relative_to(base).as_posix(), path
 
 
+@functools.cache
 def _sources_digest() -> bytes:
-    """Digest of the program's files by name, size and time, so that a changed checkout does not serve old builds."""
+    """Digest of the program's files by name, size and time, so that a changed checkout does not serve old builds.
+
+    It is found once: what a process has loaded stays as it was.
+    """
     digest = hashlib.sha256()
     for name, path in source_files():
         status = path.stat()

@@ -12,7 +12,7 @@ from wsopt.graph import DType, Graph, GraphBuilder
 from wsopt.graph.types import Input, TensorType
 from wsopt.pool import local
 from wsopt.torch.builds import build_all
-from wsopt.torch.outcomes import Refusal, Wanted, known
+from wsopt.torch.outcomes import Refusal, Wanted, keep_bound, known
 
 
 def piece(rows: int = 256) -> Graph:
@@ -62,6 +62,22 @@ def test_a_graph_that_is_none_is_our_fault() -> None:
     broken = Graph("piece", "", (Input("i0", TensorType((4, 4), DType.BF16)),), (), ("i0", "i0"))
     with pytest.raises(InternalError, match="is refused"):
         build_all([Wanted(broken)], "h200", 1)
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_bounds_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what a build has found out since does not count among them: a graph is cut alike in every process."""
+    pytest.importorskip("torch")
+    from wsopt.torch import choose
+
+    g = GraphBuilder("piece")
+    g.output(g.softmax(g.input("i0", (4096, 1024), "bf16"), name="n0"))
+    graph = g.build()
+    first = choose._least_us(graph, "h200", 1e6)
+    monkeypatch.setattr(choose.Search, "least_bound_us", lambda _: pytest.fail("bounds were found again"))
+    keep_bound(graph, "h200", 2 * first)
+    assert choose._least_us(graph, "h200", 1e6) == first
 
 
 @pytest.mark.solver

@@ -185,11 +185,12 @@ def _copying(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -
     turns = s.consumers if s.sharing is Sharing.PING_PONG and not by_loader else 1
     copies = s.subtiles * len(program.after.full) * copy_issue(machine) * (s.at_once if by_loader else 1)
     loads = sum(op.issue for op in program.ops if op.kind is OpKind.TMA_LOAD)
+    idle = turns * _pass_products(program)
+    if by_loader and n * (loads - idle) + copies <= 0:  # as nearly always: no thread need be looked at
+        return 0
     threads = issue_cycles(program)
     own = loads if by_loader else threads.get(f"{PartitionRole.CONSUMER}0", 0)
-    if (
-        n * (own - turns * _pass_products(program)) + copies <= 0
-    ):  # as nearly always: no unit need be looked at
+    if n * (own - idle) + copies <= 0:  # and here no unit
         return 0
     loop = max(loads, *threads.values(), *held_cycles(program).values())
     return max(0, n * (own - turns * loop) + copies)

@@ -7,7 +7,7 @@ the loop. Extents are in elements, times in cycles of an SM.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -215,21 +215,21 @@ class Epilogue:
     mix: InstructionMix = _NO_INSTRUCTIONS
     sum_bytes: int = 0
     ragged: float = 0.0
+    full: tuple[Source, ...] = field(init=False, repr=False, compare=False)
+    """The sources of whole tiles, which TMA brings."""
+    tile_outputs: tuple[Output, ...] = field(init=False, repr=False, compare=False)
+    """The outputs of whole tiles, which TMA stores."""
 
-    @property
-    def full(self) -> tuple[Source, ...]:
-        """The sources of whole tiles, which TMA brings."""
-        return tuple(source for source in self.sources if source.spans == FULL)
+    def __post_init__(self) -> None:
+        # Found once: every choice of buffers of every structure asks for them.
+        full = tuple(source for source in self.sources if source.spans == FULL)
+        object.__setattr__(self, "full", full)
+        object.__setattr__(self, "tile_outputs", tuple(one for one in self.outputs if one.is_tile))
 
     @property
     def vectors(self) -> tuple[Source, ...]:
         """The sources that are rows, columns or scalars, which are read by address."""
         return tuple(source for source in self.sources if source.spans != FULL)
-
-    @property
-    def tile_outputs(self) -> tuple[Output, ...]:
-        """The outputs of whole tiles, which TMA stores."""
-        return tuple(output for output in self.outputs if output.is_tile)
 
 
 @dataclass(frozen=True, slots=True)

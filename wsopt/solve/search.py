@@ -137,8 +137,6 @@ class Search:
             else:
                 self.first_bounds[structure] = look.bound_us
                 found.append(Candidate(structure, program, look.bound_us))
-        if not self.conditions:
-            self.limits += left_out(self.region, self.machine, self.programs)
         return sorted(found, key=_preference)
 
     def _looked(self, program: TileProgram) -> Look:
@@ -214,6 +212,8 @@ class Search:
         limit left structures open.
         """
         queue = self._candidates()
+        if not self.conditions:  # bounds alone, without a certificate, do not ask for it
+            self.limits += left_out(self.region, self.machine, self.programs)
         heap = [(_preference(candidate), candidate) for candidate in queue]
         fresh = len(queue)
         while heap:

@@ -13,13 +13,12 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph
 from wsopt.lowering.structures import structures
 from wsopt.machine.load import load_machine
-from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
 from wsopt.perf.timing import roofline_us
 from wsopt.solve.search import Search
 from wsopt.torch.builds import build_all
 from wsopt.torch.options import Options
-from wsopt.torch.outcomes import Outcome, Refusal, Wanted, known
+from wsopt.torch.outcomes import Outcome, Refusal, Wanted, keep_by_bounds, known, known_by_bounds
 from wsopt.torch.pieces import Piece
 from wsopt.torch.rates import inductor_us
 
@@ -46,8 +45,7 @@ def estimate(pieces: Sequence[Piece], options: Options) -> list[Judged]:
     """What is known of pieces before anything is built for them, in their order."""
     if options.take == "all" and options.execute == "reference":
         return [Judged() for _ in pieces]
-    machine = load_machine(options.machine)
-    return [_estimated(piece, machine, options) for piece in pieces]
+    return [_estimated(piece, options) for piece in pieces]
 
 
 def judge(pieces: Sequence[Piece], estimates: Sequence[Judged], options: Options) -> list[Judged]:
@@ -70,31 +68,34 @@ def unbuilt(pieces: Sequence[Piece], estimates: Sequence[Judged], options: Optio
     ]
 
 
-def _estimated(piece: Piece, machine: Machine, options: Options) -> Judged:
-    best = _at_best(piece, machine) if options.take == "predicted" else Judged()
+def _estimated(piece: Piece, options: Options) -> Judged:
+    best = _at_best(piece, options.machine) if options.take == "predicted" else Judged()
     return best if best.refusal else replace(best, is_open=True)
 
 
-def _at_best(piece: Piece, machine: Machine) -> Judged:
+def _at_best(piece: Piece, machine: str) -> Judged:
     """A piece as far as it is known without its schedule."""
-    theirs = inductor_us(piece.graph, machine, piece.kernel)
+    theirs = inductor_us(piece.graph, load_machine(machine), piece.kernel)
     least = _least_us(piece.kernel, machine, theirs)
     told = f"no kernel is faster than {least:.1f} us, and at Inductor's best rates it takes {theirs:.1f} us"
     return Judged(None, least, theirs, told) if least >= theirs else Judged(None, None, theirs)
 
 
-def _least_us(graph: Graph, machine: Machine, theirs: float) -> float:
-    """Microseconds that no kernel is faster than: the roofline, and where that is less than `theirs` and structures
-    are few, the best of their bounds.
+def _least_us(graph: Graph, name: str, theirs: float) -> float:
+    """Microseconds that no kernel is faster than on the machine of this name: the roofline, and where that is less
+    than `theirs` and structures are few, the best of their bounds, which is kept, as attention takes seconds for it.
     """
-    region = find_region(graph)
+    region, machine = find_region(graph), load_machine(name)
     every = list(itertools.islice(structures(region, machine), _FEW + 1))
     if not every:
         raise LoweringError("no tile of it is legal")
     least = roofline_us(lower(region, every[0], machine), machine) + machine.kernel_launch_us
     if least >= theirs or len(every) > _FEW:
         return least
-    bound = Search(region, machine).least_bound_us()
+    bound = known_by_bounds(graph, name)
+    if bound is None:
+        bound = Search(region, machine).least_bound_us()
+        keep_by_bounds(graph, name, bound)
     return least if bound == math.inf else bound
 
 

@@ -12,13 +12,14 @@ import torch
 from torch import fx
 from torch.utils.flop_counter import flop_registry
 
-from wsopt.errors import LoweringError
+from wsopt.errors import InternalError, LoweringError
 from wsopt.frontend.kinds import is_matmul, matmul_dims
 from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.torch.flow import Flow, flow_of
+from wsopt.torch.forms import Forms
 from wsopt.torch.greedy import Answer, Greedy
 from wsopt.torch.lower import Lowered, lower
 from wsopt.torch.operations import TABLE
@@ -87,36 +88,53 @@ def product_flops(graph: Graph, node: Node) -> int:
 
 @dataclass(slots=True)
 class Way:
-    """What our graphs say of an FX graph, and the pieces that were asked about, by their groups: a graph is cut again
-    where pieces are turned down, and most of it is asked about again then. Pieces may pack constants if it `packs`.
+    """What our graphs say of an FX graph, and what was found out of sets of groups, by their forms: of those that are
+    alike the first is asked about, and the others are as that one. Pieces may pack constants if it `packs`.
+
+    A graph is cut again where pieces are turned down, and most of it is asked about again then.
     """
 
     lowered: Lowered
     wiring: Wiring
     oracle: Oracle
     packs: bool = False
-    known: dict[frozenset[str], Piece | Untaken] = field(default_factory=dict)
+    forms: Forms = field(init=False)
+    known: dict[int, Piece | Untaken] = field(default_factory=dict)
+    _pieces: dict[frozenset[str], Piece] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.forms = Forms(self.wiring)
+
+    def alike(self, groups: frozenset[str]) -> Piece | None:
+        """The piece of the first groups that are like these; None if they are none."""
+        form = self.forms.of(groups).number
+        if form not in self.known:
+            try:
+                self.known[form] = self.piece(groups)
+            except Untaken as reason:
+                self.known[form] = reason
+        found = self.known[form]
+        return None if isinstance(found, Untaken) else found
 
     def piece(self, groups: frozenset[str]) -> Piece:
         """The piece that computes groups, its outputs as they lie in memory where a kernel stores them so.
 
         Raises Untaken as `piece_of`.
         """
-        found = self.known.get(groups)
-        if found is None:
-            found = self.known[groups] = self._asked(groups)
-        if isinstance(found, Untaken):
-            raise found
-        return found
-
-    def _asked(self, groups: frozenset[str]) -> Piece | Untaken:
-        nodes = self.wiring.nodes_of(groups)
-        try:
+        if groups not in self._pieces:
+            nodes = self.wiring.nodes_of(groups)
             laid = piece_of(self.wiring, nodes, laid=True, packs=self.packs)
             refused = any(laid.orders) and self.oracle.refusal(laid)
-            return piece_of(self.wiring, nodes, packs=self.packs) if refused else laid
+            self._pieces[groups] = piece_of(self.wiring, nodes, packs=self.packs) if refused else laid
+        return self._pieces[groups]
+
+    def untaken(self, groups: frozenset[str]) -> str:
+        """Why groups are no piece, by their own names."""
+        try:
+            self.piece(groups)
         except Untaken as reason:
-            return reason
+            return str(reason)
+        raise InternalError(f"{sorted(groups)} are a piece, and those that are alike are none")
 
 
 def ways(
@@ -131,10 +149,11 @@ def ways(
     elements are values like others, or left to FX, as where a kernel does not read elements repeated. Pieces may pack
     constants if they are told to.
     """
-    seen, unseen = (
-        lower(module, constants, sees_through=sees_through, device=device) for sees_through in (True, False)
-    )
-    different = (seen,) if seen.refused == unseen.refused else (seen, unseen)
+    seen = lower(module, constants, device=device)
+    different = [seen]
+    if seen.writer.has_seen_through:
+        unseen = lower(module, constants, sees_through=False, device=device)
+        different += [unseen] if seen.refused != unseen.refused else []
     return tuple(Way(lowered, Wiring(lowered), oracle, packs) for lowered in different)
 
 
@@ -157,26 +176,19 @@ def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
         return turned_down.get(piece.key, turned_down.get(piece.work, "")) or way.oracle.refusal(piece)
 
     def accept(groups: frozenset[str]) -> Answer:
-        try:
-            piece = way.piece(groups)
-        except Untaken as reason:
-            return Answer(partial(str, reason))
-        if _is_statistic(piece):
+        piece = way.alike(groups)
+        if piece is None:
+            return Answer(partial(way.untaken, groups), is_none=True)
+        if piece.is_statistic:
             return Answer(lambda: _STATISTIC)
-        return Answer(partial(refusal, piece), piece.bytes_in, piece.bytes_by_output)
+        sizes = (nbytes for _, nbytes in piece.bytes_by_output)
+        outputs = tuple(zip(way.forms.of(groups).outputs, sizes, strict=True))
+        return Answer(partial(refusal, piece), piece.bytes_in, outputs)
 
     greedy = Greedy(_flow(way.lowered), accept, way.wiring.groups)
     pieces = tuple(way.piece(groups) for groups in greedy.pieces())
     graph = way.lowered.graph
     return Cut(pieces, dict(greedy.reasons), fx_flops(way.lowered), fx_bytes(graph))
-
-
-def _is_statistic(piece: Piece) -> bool:
-    """Whether a piece without products reduces rows and hands on nothing as large as what it reads."""
-    graph = piece.graph
-    most = max(one.type.size for one in graph.inputs)
-    without = not any(map(is_matmul, graph.nodes))
-    return without and all(graph.type_of(name).size < most for name in graph.outputs)
 
 
 _COUNTED_AS = {

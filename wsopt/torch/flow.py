@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wsopt.graph.order import topological_order
 from wsopt.partition.web import bits, members, union
 
 
 @dataclass(slots=True)
 class Flow:
     """Nodes in the order of an FX graph, views left out; each reads earlier ones. `groups` and `free` are sets,
-    `ends` those that nothing reads: the results of the whole graph. Each is `read_by` later ones.
+    `ends` those that nothing reads: the results of the whole graph. Each is `read_by` later ones; it `needs` all that
+    it depends on, and `feeds` all that depends on it.
     """
 
     names: tuple[str, ...]
@@ -27,42 +27,29 @@ class Flow:
     read_by: list[int] = field(init=False)
     needs: list[int] = field(init=False)
     feeds: list[int] = field(init=False)
-    together: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ends = ((1 << len(self.names)) - 1) & ~union(self.reads)
         self.read_by = [0] * len(self.names)
+        self.needs = [0] * len(self.names)
+        self.feeds = [0] * len(self.names)
         for number, reads in enumerate(self.reads):
             for source in members(reads):
                 self.read_by[source] |= 1 << number
-        self._reach()
+                self.needs[number] |= self.needs[source] | 1 << source
+        for number in reversed(range(len(self.names))):
+            for reader in members(self.read_by[number]):
+                self.feeds[number] |= self.feeds[reader] | 1 << reader
 
     def fuse(self, nodes: int) -> None:
-        """Count nodes as one from now on: what one of them needs all need."""
+        """Count nodes as one from now on: what one of them needs all need, and so does whoever needs one of them."""
+        needs, feeds = (union(of[n] for n in members(nodes)) & ~nodes for of in (self.needs, self.feeds))
         for number in members(nodes):
-            self.together[number] = nodes
-        self._reach()
-
-    def _reach(self) -> None:
-        """What each node depends on, and what depends on it, with fused nodes as one."""
-        wholes = list(dict.fromkeys(self.together.get(n, 1 << n) for n in range(len(self.names))))
-        number = {member: at for at, whole in enumerate(wholes) for member in members(whole)}
-        reads = [self._sources(whole, number) for whole in wholes]
-        order = topological_order(reads)
-        needs, feeds = [0] * len(wholes), [0] * len(wholes)
-        for at in order:
-            for source in reads[at]:
-                needs[at] |= needs[source] | wholes[source]
-        for at in reversed(order):
-            for source in reads[at]:
-                feeds[source] |= feeds[at] | wholes[at]
-        self.needs = [needs[number[n]] for n in range(len(self.names))]
-        self.feeds = [feeds[number[n]] for n in range(len(self.names))]
-
-    def _sources(self, whole: int, number: dict[int, int]) -> list[int]:
-        """The numbers of the wholes that one reads."""
-        read = union(self.reads[member] for member in members(whole)) & ~whole
-        return list(dict.fromkeys(number[source] for source in members(read)))
+            self.needs[number], self.feeds[number] = needs, feeds
+        for number in members(feeds):
+            self.needs[number] |= needs | nodes
+        for number in members(needs):
+            self.feeds[number] |= feeds | nodes
 
     def between(self, nodes: int) -> int:
         """The nodes that lie on a way from one of these to another, free ones left out."""

@@ -31,6 +31,8 @@ class Folded:
 
     def value(self, w: Writer, node: fx.Node) -> Value | None:
         """What a node holds, as a number or as indices; None where it depends on an input or is something else."""
+        if not _is_computed(node):
+            return None
         with (
             _disable_current_modes(),
             torch.no_grad(),

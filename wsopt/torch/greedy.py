@@ -25,11 +25,13 @@ class Answer:
     """About the kernel of groups: the bytes that it reads, constants left out, and those of each output, by group.
 
     Why none is made of them is `asked` for when it is wanted: mostly only bytes are, and finding out takes longer.
+    That there `is_none` may be known before the reason is.
     """
 
     asked: Callable[[], str]
     bytes_in: int = 0
     outputs: tuple[tuple[str, int], ...] = ()
+    is_none: bool = False
 
     @cached_property
     def refusal(self) -> str:
@@ -61,9 +63,11 @@ class Greedy:
     taken: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
     _known: dict[int, Answer] = field(default_factory=dict)
+    _number: dict[str, int] = field(default_factory=dict)
     _work: int = 0
 
     def __post_init__(self) -> None:
+        self._number = {name: number for number, name in enumerate(self.flow.names)}
         for number, name in enumerate(self.flow.names):
             if any(is_matmul(node) or reduces_rows(node) for node in self.nodes.get(name, ())):
                 self._work |= 1 << number
@@ -94,7 +98,8 @@ class Greedy:
         return self._known[nodes]
 
     def _takes(self, nodes: int) -> bool:
-        return not self._answer(nodes).refusal
+        answer = self._answer(nodes)
+        return not (answer.is_none or answer.refusal)
 
     def _grown(self, seed: int) -> int | None:
         """The best part found that holds the seed and is one kernel; None if there is none."""
@@ -129,10 +134,10 @@ class Greedy:
         """Bytes of the outputs of `than` that nobody but the larger part reads. Those are results of the whole graph,
         as what is kept for a backward pass.
         """
-        number = {name: at for at, name in enumerate(self.flow.names)}
         found = 0
         for name, nbytes in self._answer(than).outputs:
-            readers = bits(self.flow.readers(1 << number[name])) & ~self.flow.ends if name in number else 0
+            number = self._number.get(name)
+            readers = 0 if number is None else bits(self.flow.readers(1 << number)) & ~self.flow.ends
             if readers and not readers & ~nodes:
                 found += nbytes
         return found

@@ -6,6 +6,7 @@ import inspect
 import operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -131,9 +132,13 @@ def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
 def _check_form(write: Entry, w: Writer, args: Any, kwargs: Any) -> None:
     """Raise Untaken for an argument that an entry does not know: a form of the operation that it does not say."""
     try:
-        inspect.signature(write).bind(w, *args, **kwargs)
+        _signature(write).bind(w, *args, **kwargs)
     except TypeError as reason:
         raise Untaken(str(reason)) from reason
+
+
+_signature = cache(inspect.signature)
+"""How an entry is called; found once."""
 
 
 def _say_item(found: Lowered, node: fx.Node) -> None:

@@ -1,7 +1,7 @@
 """What comes of building a piece, and what earlier processes have found out: kept in the cache of builds.
 
-Not only builds are kept, but also that there is none, and the time that no schedule beats. So a process that compiles
-a model a second time builds nothing, whatever became of its pieces.
+Not only builds are kept, but also that there is none, the time that no schedule beats, and what bounds alone say of
+it. So a process that compiles a model a second time builds nothing, whatever became of its pieces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.program.conditions import FREE
 
-_NO_BUILD, _BOUND = "no build", "least bound"
+_NO_BUILD, _BOUND, _BY_BOUNDS = "no build", "least bound", "by bounds alone"
 """In the place of conditions in a key: what is kept under it is no build."""
 
 
@@ -68,6 +68,22 @@ def known(wanted: Wanted, machine: str) -> Outcome | None:
 def keep_bound(graph: Graph, machine: str, bound_us: float) -> None:
     """Keep the time that no schedule beats."""
     _keep(graph, machine, _BOUND, {"microseconds": repr(bound_us)})
+
+
+def known_by_bounds(graph: Graph, machine: str) -> float | None:
+    """What was kept of the time that bounds alone say no schedule beats.
+
+    It is not the one that a search has found: a piece is turned down before its build, or by it, alike in every
+    process.
+    """
+    noted = None if extended() else _kept(graph, machine, _BY_BOUNDS)
+    return None if noted is None else float(noted["microseconds"])
+
+
+def keep_by_bounds(graph: Graph, machine: str, bound_us: float) -> None:
+    """Keep the time that bounds alone say no schedule beats."""
+    if not extended():
+        _keep(graph, machine, _BY_BOUNDS, {"microseconds": repr(bound_us)})
 
 
 def keep_refusal(graph: Graph, machine: str, reason: str) -> None:

@@ -58,16 +58,23 @@ class Piece:
         """The graph that a kernel is made of."""
         return self.graph if self.folded is None else self.folded.main
 
-    @property
+    @cached_property
     def bytes_in(self) -> int:
         """Bytes of the inputs that are not constant."""
         return sum(one.type.nbytes for one in self.graph.inputs if not one.constant)
 
-    @property
+    @cached_property
     def bytes_by_output(self) -> tuple[tuple[str, int], ...]:
         """The FX node of each output, by name, with its bytes."""
         sizes = (self.graph.type_of(name).nbytes for name in self.graph.outputs)
         return tuple(zip((node.name for node in self.outputs), sizes, strict=True))
+
+    @cached_property
+    def is_statistic(self) -> bool:
+        """Whether it has no products, reduces rows, and hands on nothing as large as what it reads."""
+        most = max(one.type.size for one in self.graph.inputs)
+        without = not any(map(is_matmul, self.graph.nodes))
+        return without and all(self.graph.type_of(name).size < most for name in self.graph.outputs)
 
     @cached_property
     def key(self) -> str:
@@ -173,7 +180,7 @@ def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: 
             known[key] = f"i{len(inputs)}"
             one = _input(lowered, known[key], tensor, shape)
             inputs.append(one)
-            bound.append(Bound(lowered.owners[tensor], shape, _repeating(lowered, tensor)))
+            bound.append(Bound(lowered.owners[tensor], shape, repeating(lowered, tensor)))
         short[alias] = known[key]
 
     for node in nodes:
@@ -197,7 +204,7 @@ def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: 
         operands = tuple(short[x] if isinstance(x, str) else x for x in node.inputs)
         kept.append(Node(short[node.name], node.op, operands, node.attrs, node.type))
     fixed = frozenset(one.name for one in inputs if one.constant)
-    if not any(_is_made_here(one.source) for one in bound):
+    if not any(is_made_here(one.source) for one in bound):
         # The kernel before it may be none of this graph, and write what is constant within the graph. A kernel that
         # reads what the graph computes comes after one that has waited for all before the graph.
         inputs = [Input(one.name, one.type, False, one.strides) for one in inputs]
@@ -207,7 +214,7 @@ def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: 
     return Piece(graph, tuple(bound), owners, covered, (None,) * len(owners), fixed)
 
 
-def _is_made_here(node: fx.Node) -> bool:
+def is_made_here(node: fx.Node) -> bool:
     """Whether a kernel of the FX graph makes a tensor: neither an input of the graph nor a view of one."""
     while node.op == "call_function":
         if not is_view(node):
@@ -223,7 +230,7 @@ def is_view(node: fx.Node) -> bool:
     return aliases or node.target is operator.getitem
 
 
-def _repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:
+def repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:
     """The dimensions that FX sees of a tensor of which it repeats elements; None of any other."""
     value = lowered.values.get(lowered.owners[tensor].name)
     return None if value is None or isinstance(value, tuple) or value.whole else value.dims
@@ -233,7 +240,7 @@ def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:
     """An input as it lies in memory according to FX; dense where it cannot be seen in its shape as it lies."""
     owner = lowered.owners[tensor]
     found = TensorType(shape, lowered.writer.types[tensor].dtype)
-    strides = None if _repeating(lowered, tensor) else strides_as(owner, shape)
+    strides = None if repeating(lowered, tensor) else strides_as(owner, shape)
     dense = strides is None or strides == row_major_strides(shape) or not _can_be_copied(found, strides)
     # What TMA cannot copy as it lies would be padded, and a CUDA graph would not see a change of the copy.
     fixed = owner.name in lowered.constants and _can_be_copied(found, row_major_strides(shape))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from torch import fx
@@ -21,8 +21,10 @@ class Wiring:
 
     lowered: Lowered
     groups: dict[str, list[Node]] = field(default_factory=lambda: defaultdict(list))
+    _nodes: list[Node] = field(default_factory=list)
     _place: dict[str, int] = field(default_factory=dict)
     _readers: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    _read_by: dict[str, frozenset[str]] = field(default_factory=dict)
     _free: set[str] = field(default_factory=set)
     _unsaid: dict[str, str] = field(default_factory=dict)
 
@@ -31,6 +33,7 @@ class Wiring:
         for place, node in enumerate(writer.nodes.values()):
             self.groups[writer.groups[node.name]].append(node)
             self._place[node.name] = place
+            self._nodes.append(node)
             for name in dict.fromkeys(node.tensors):
                 self._readers[name].append(node.name)
             if all(name in self._free for name in node.tensors):
@@ -43,29 +46,39 @@ class Wiring:
         """The names of the nodes of groups."""
         return frozenset(node.name for group in groups for node in self.groups[group])
 
-    def with_indices(self, names: Collection[str]) -> list[Node]:
-        """The nodes, in order, with all that they read and that is made of indices alone."""
+    def places(self, names: Iterable[str]) -> frozenset[int]:
+        """Where nodes stand among all, with all that they read and that is made of indices alone."""
         nodes, wanted = self.lowered.writer.nodes, dict.fromkeys(names)
-        waiting = list(names)
+        waiting = list(wanted)
         while waiting:
             for name in nodes[waiting.pop()].tensors:
                 if name in self._free and name not in wanted:
                     wanted[name] = None
                     waiting.append(name)
-        return [nodes[name] for name in sorted(wanted, key=self._place.__getitem__)]
+        return frozenset(self._place[name] for name in wanted)
 
-    def is_needed(self, tensor: str, own: Collection[str], covered: Collection[str]) -> bool:
+    def with_indices(self, names: Collection[str]) -> list[Node]:
+        """The nodes, in order, with all that they read and that is made of indices alone."""
+        return [self._nodes[place] for place in sorted(self.places(names))]
+
+    def is_needed(self, tensor: str, own: Set[str], covered: Set[str]) -> bool:
         """Whether anything but a piece's `own` nodes, which cover FX nodes, reads a tensor."""
-        owner = self.lowered.owners.get(tensor)
-        if owner is None:
-            return any(name not in own for name in self._readers[tensor])
-        return self._read_outside(owner, covered)
+        return not self.readers(tensor) <= (own if self.lowered.owners.get(tensor) is None else covered)
 
-    def _read_outside(self, node: fx.Node, covered: Collection[str]) -> bool:
-        return any(
-            self._read_outside(user, covered) if self.lowered.through(user) else user.name not in covered
-            for user in node.users
-        )
+    def readers(self, tensor: str) -> frozenset[str]:
+        """The FX nodes that read a tensor, as it is or through views; the nodes of ours if it is no FX node's."""
+        if tensor not in self._read_by:
+            owner = self.lowered.owners.get(tensor)
+            found = self._readers[tensor] if owner is None else self._users(owner)
+            self._read_by[tensor] = frozenset(found)
+        return self._read_by[tensor]
+
+    def _users(self, node: fx.Node) -> Iterator[str]:
+        for user in node.users:
+            if self.lowered.through(user):
+                yield from self._users(user)
+            else:
+                yield user.name
 
     def unsaid(self, covered: Iterable[str]) -> str:
         """Why one of these FX nodes is not to be computed: FX wants a result of it that is not said. Else empty."""

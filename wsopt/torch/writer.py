@@ -30,7 +30,7 @@ _NUMBER = {int: TensorType((), DType.I32), float: TensorType((), DType.F32)}
 class Writer:
     """Nodes written so far, by name and in order, and the types of all tensors. `group` is the FX node that they are
     written for, and `shape` the shape of its result; `groups` says so of each node. Copies that
-    repeat elements are values like others if it `sees_through` them.
+    repeat elements are values like others if it `sees_through` them; whether there were any is known then.
     """
 
     types: dict[str, TensorType] = field(default_factory=dict)
@@ -39,6 +39,7 @@ class Writer:
     group: str = ""
     shape: Shape = ()
     sees_through: bool = True
+    has_seen_through: bool = False
     _counts: Counter[str] = field(default_factory=Counter)
 
     def input(self, name: str, shape: Shape, dtype: DType) -> Value:
@@ -51,6 +52,12 @@ class Writer:
         if isinstance(value.tensor, str):
             return self.types[value.tensor].dtype
         return _NUMBER[type(value.tensor)].dtype
+
+    def see_through(self) -> None:
+        """Take a copy that repeats elements as a value like others. Raises Untaken where those stay in FX."""
+        if not self.sees_through:
+            raise Untaken("a copy that repeats elements, as a kernel could not read them repeated")
+        self.has_seen_through = True
 
     # --- one node -----------------------------------------------------------------------------------------
 
