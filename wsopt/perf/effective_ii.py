@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
@@ -101,31 +102,63 @@ def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int, kne
 
 def effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
     """Cycles that an iteration takes at least with a ring of so many slots; 0 where rings have none."""
+    (found,) = effective_iis(program, machine, (slots,))
+    return found
+
+
+def effective_iis(program: TileProgram, machine: Machine, slots: Iterable[int]) -> list[int]:
+    """The same for several rings, each of so many slots."""
     if program.iteration is Iteration.TILE:
-        return stream_effective_ii(program, machine, slots)
-    if program.demand is None:
-        return 0
-    return math.ceil(program.structure.copies * steady_loop(program.demand, machine, slots).k_block)
+        stream = Stream.of(program, machine)
+        return [stream.effective_ii(number) for number in slots]
+    demand, copies = program.demand, program.structure.copies
+    return [
+        0 if demand is None else math.ceil(copies * steady_loop(demand, machine, number).k_block)
+        for number in slots
+    ]
 
 
 # --- rows that stream -----------------------------------------------------------------------------------
 
 
-def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
-    """Cycles a tile of rows with a ring of so many slots, in whole grains of the model's time.
-
-    With few bytes on the way a tile's copies wait for those before it to come back. With many, the copies of all SMs
-    meet in device memory with what they store, and each byte takes longer; reads alone do not. A slot's copies are
-    issued one after the other, and it is handed back when the last one was read.
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rows that stream, whatever their ring: the cycles of a tile in device memory, its share of the loss to reads
+    that meet writes, and the cycles that a slot lives.
     """
-    memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
-    few, many = machine.stream_bytes_few, machine.stream_bytes_many
-    share = min(1.0, max(0.0, (bytes_on_the_way(program, slots) - few) / (many - few)))
-    shared = memory * (1.0 + share * machine.stream_loss * _mixed(program, memory))
-    copies = [op.busy for op in program.loop if op.id in ring.loads]
-    life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
-    effective = norm((shared, life / slots), machine.stream_knee)
-    return math.ceil(effective / program.grain) * program.grain
+
+    program: TileProgram
+    machine: Machine
+    memory: int
+    mixed: float
+    life: int
+
+    @classmethod
+    def of(cls, program: TileProgram, machine: Machine) -> Stream:
+        """The stream of a program. A slot's copies are issued one after the other, and it is handed back when the
+        last one was read.
+        """
+        memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
+        copies = [op.busy for op in program.loop if op.id in ring.loads]
+        life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
+        return cls(program, machine, memory, _mixed(program, memory), life)
+
+    def effective_ii(self, slots: int) -> int:
+        """Cycles a tile with a ring of so many slots, in whole grains of the model's time.
+
+        With few bytes on the way a tile's copies wait for those before it to come back. With many, the copies of all
+        SMs meet in device memory with what they store, and each byte takes longer; reads alone do not.
+        """
+        few, many = self.machine.stream_bytes_few, self.machine.stream_bytes_many
+        share = min(1.0, max(0.0, (bytes_on_the_way(self.program, slots) - few) / (many - few)))
+        shared = self.memory * (1.0 + share * self.machine.stream_loss * self.mixed)
+        effective = norm((shared, self.life / slots), self.machine.stream_knee)
+        return math.ceil(effective / self.program.grain) * self.program.grain
+
+
+def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
+    """Cycles a tile of rows with a ring of so many slots, in whole grains of the model's time."""
+    return Stream.of(program, machine).effective_ii(slots)
 
 
 def _mixed(program: TileProgram, memory: int) -> float:
