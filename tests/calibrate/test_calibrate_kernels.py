@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import importlib.metadata
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import machine_code
 import pytest
 
+import wsopt.calibrate
 from wsopt.calibrate.build import build
 from wsopt.calibrate.catalog import SCALAR_ASM, all_probes, chosen_probes
 from wsopt.calibrate.program import Program
@@ -30,8 +36,27 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> object:
         yield
 
 
+@functools.cache
+def code() -> str:
+    """A digest of the files that programs are made of."""
+    folder = Path(wsopt.calibrate.__file__).parent
+    files = [folder / "build.py", *sorted((folder / "kernels").glob("*.py"))]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
 def loops(program: Program, folder: Path) -> list[Counter[str]]:
-    """Instructions by mnemonic of every innermost loop."""
+    """Instructions by mnemonic of every innermost loop: of a program that is known its record, which is made anew now
+    and then (`machine_code.py`).
+    """
+    asked = {"program": repr(program), "code": code()}
+    key = machine_code.key_of(importlib.metadata.version("triton"), "calibrate", asked)
+    found = machine_code.noted(key, compiled(program, folder) if machine_code.is_made(key) else None)
+    assert not found["spills"]
+    return [Counter(loop) for loop in found["loops"]]
+
+
+def compiled(program: Program, folder: Path) -> dict[str, Any]:
+    """What the compiler makes of a program: whether it spills, and the loops."""
     import triton
 
     path = folder / "kernel.cubin"
@@ -39,8 +64,8 @@ def loops(program: Program, folder: Path) -> list[Counter[str]]:
     tool = triton.knobs.nvidia.cuobjdump.path
     text = subprocess.run([tool, "-sass", str(path)], capture_output=True, text=True, check=True).stdout
     instructions = parse_sass(text)
-    assert not any(item.is_spill for item in instructions)
-    return [Counter(item.opcode for item in loop) for loop in innermost_loops(instructions)]
+    found = [Counter(item.opcode for item in loop) for loop in innermost_loops(instructions)]
+    return {"spills": any(item.is_spill for item in instructions), "loops": found}
 
 
 @pytest.mark.compiler

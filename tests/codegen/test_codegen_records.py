@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import machine_code
+import other_compiler
 import pytest
 
 ASKED: list[str] = []
@@ -56,9 +57,34 @@ def test_other_machine_code_of_a_known_text_is_told(monkeypatch: pytest.MonkeyPa
 
 def test_another_compiler_knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     known(monkeypatch, "text")
-    monkeypatch.setattr(machine_code, "_compiler", lambda: "1.0 another")
+    monkeypatch.setattr(machine_code, "_code", lambda: "another")
     machine_code.answer("m", {"source": "text"})
     assert ASKED == ["text"]
+
+
+def test_another_release_is_asked_for_what_has_no_record_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, asked = ["x" * length for length in range(1, 41)], list[str]()
+
+    def made(python: str, sources: Sequence[str], architecture: str) -> list[dict[str, Any]]:
+        asked.extend(sources)
+        return [{"instructions": len(source), "seconds": 1.5} for source in sources]
+
+    def found() -> list[int]:
+        return [one["instructions"] for one in other_compiler.compiled_by("python", texts)]
+
+    monkeypatch.setattr(other_compiler, "_release", lambda python: "1.0")
+    monkeypatch.setattr(other_compiler, "_made_by", made)
+    monkeypatch.setattr(machine_code, "_records", dict)
+    assert found() == [*range(1, 41)]
+    assert asked == texts
+    requests = {text: {"source": text, "architecture": "sm_90"} for text in texts}
+    keys = {text: machine_code.key_of("1.0", "other_compiler", asked) for text, asked in requests.items()}
+    records = {keys[text]: {"instructions": len(text), "seconds": 0.0} for text in texts[1:]}
+    monkeypatch.setattr(machine_code, "_records", lambda: records)
+    asked.clear()
+    assert found() == [*range(1, 41)]
+    assert texts[0] in asked
+    assert 3 <= len(asked) <= 20
 
 
 def test_records_are_what_tests_have_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

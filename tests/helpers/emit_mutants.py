@@ -9,8 +9,12 @@ from emit_builds import SEEDS, Case
 
 from wsopt.interpret import Mutant, mutants
 
-SEEDS_OF_EQUIVALENTS = 3
-"""Interleavings of a mutant that means the same: one that does not is found at the first, of one case or another."""
+SEEDS_OF_EQUIVALENTS = 1
+"""Interleavings of a mutant that means the same: one that does not is found at the first, of one case or another. One
+that is found later, at a place where others mean the same, would be counted with them, which is one too many there.
+"""
+SEEDS_UNCOUNTED = 3
+"""The same where those at a place are not counted, so that one too many would not be seen."""
 
 Place = tuple[str, str]
 """The kind of a mutant, and what its line is known by."""
@@ -34,14 +38,15 @@ def survivors(
     place_of: Callable[[str, Mutant], Place],
     equivalent: Container[Place],
     chosen: Callable[[Mutant], bool] = lambda _: True,
+    seeds: int = SEEDS_OF_EQUIVALENTS,
 ) -> Counter[Place]:
     """The mutants of a kernel that pass, by place: of all or of those `chosen`. Those known to mean the same are
-    tried fewer times.
+    tried fewer times: `seeds`.
     """
     found: Counter[Place] = Counter()
     cases = list(cases)
     for mutant in filter(chosen, mutants(source)):
         place = place_of(source, mutant)
-        if survives(cases, mutant.source, SEEDS_OF_EQUIVALENTS if place in equivalent else SEEDS):
+        if survives(cases, mutant.source, seeds if place in equivalent else SEEDS):
             found[place] += 1
     return found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import machine_code
 
 _CODE = """
 import dataclasses, json, sys, tempfile, time
@@ -26,7 +29,26 @@ print(json.dumps([dataclasses.asdict(one) for one in made]))
 
 
 def compiled_by(python: str, sources: Sequence[str], architecture: str = "sm_90") -> list[dict[str, Any]]:
-    """The fields of `CompiledKernel` for each source, by name. CalledProcessError where one does not compile."""
+    """The fields of `CompiledKernel` for each source, by name. CalledProcessError where one does not compile.
+
+    Those of texts that are known are the records, and made anew now and then (`machine_code.py`).
+    """
+    asked = ({"source": source, "architecture": architecture} for source in sources)
+    keys = [machine_code.key_of(_release(python), "other_compiler", request) for request in asked]
+    wanted = [source for source, key in zip(sources, keys, strict=True) if machine_code.is_made(key)]
+    made = iter(_made_by(python, wanted, architecture) if wanted else ())
+    return [machine_code.noted(key, next(made) if machine_code.is_made(key) else None) for key in keys]
+
+
+@functools.cache
+def _release(python: str) -> str:
+    """The release of Triton that a Python has."""
+    code = "import importlib.metadata; print(importlib.metadata.version('triton'))"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _made_by(python: str, sources: Sequence[str], architecture: str) -> list[dict[str, Any]]:
+    """What another Python's compiler makes of sources, in one process."""
     done = subprocess.run(
         [python, "-c", _CODE, architecture],
         input=json.dumps(sources),

@@ -92,7 +92,10 @@ class Region:
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""
-        return dict(self.extents).get(role, 1)
+        for axis, extent in self.extents:  # a plain loop: it is asked for by every structure, many times
+            if axis == role:
+                return extent
+        return 1
 
     @property
     def chained(self) -> bool:

@@ -11,40 +11,81 @@ from __future__ import annotations
 import ast
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 
 from wsopt.interpret.faults import InterpreterError
 
 _Loop = ast.For | ast.While
+_LEAVES = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+"""Nodes without any that is looked at in them: more than half of all."""
+_LOOKED_AT = (ast.Name, ast.Assign, ast.AugAssign, ast.For)
 
 
 def check_carried(function: ast.FunctionDef, filename: str) -> None:
     """Raises InterpreterError for the first such assignment or loop, with its line."""
-    bound = _bound(function)
-    for loop, nodes in _inside(function).items():
+    every, loops = _looked_at(function)
+    bound = _bound(function, every)
+    # Of loops in loops each looks at the same assignments.
+    facts = _Facts(functools.cache(_names), functools.cache(_targets), functools.cache(_has_effects))
+    for loop, nodes in loops.items():
         before = {name for line, name in bound if line < loop.lineno}
-        found = next(chain(_constants(loop, nodes, before), _for_bounds_alone(loop, nodes, before)), None)
+        told_of = chain(_constants(loop, nodes, before), _for_bounds_alone(loop, nodes, before, facts))
+        found = next(told_of, None)
         if found is not None:
             line, told = found
             raise InterpreterError(f"{os.path.basename(filename)}:{line}: {function.name}: {told}")
 
 
-def _inside(function: ast.FunctionDef) -> dict[_Loop, list[ast.AST]]:
-    """The loops of a function that Triton keeps as loops, with all nodes of each."""
-    found: dict[_Loop, list[ast.AST]] = {}
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What is asked of a function's nodes, each found once."""
+
+    names: Callable[[ast.AST], tuple[ast.Name, ...]]
+    targets: Callable[[ast.Assign | ast.AugAssign], set[str]]
+    has_effects: Callable[[ast.expr], bool]
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes right in a node, less those without any that is looked at, but for names."""
+    for field in node._fields:
+        value = getattr(node, field, None)
+        for child in value if isinstance(value, list) else (value,):
+            if isinstance(child, ast.Name) or (isinstance(child, ast.AST) and not isinstance(child, _LEAVES)):
+                yield child
+
+
+def _names(node: ast.AST) -> tuple[ast.Name, ...]:
+    """The names in a node, in no order that counts."""
+    found, todo = list[ast.Name](), [node]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, ast.Name):
+            found.append(one)
+        else:
+            todo += _children(one)
+    return tuple(found)
+
+
+def _looked_at(function: ast.FunctionDef) -> tuple[list[ast.AST], dict[_Loop, list[ast.AST]]]:
+    """The nodes of a function that are looked at, and those of each loop that Triton keeps as a loop."""
+    every, found = list[ast.AST](), dict[_Loop, list[ast.AST]]()
 
     def visit(node: ast.AST, around: tuple[_Loop, ...]) -> None:
         if isinstance(node, ast.For | ast.While) and not _is_static(node):
             found[node] = []
             around = (*around, node)
-        for loop in around:
-            found[loop].append(node)
-        for child in ast.iter_child_nodes(node):
-            visit(child, around)
+        if isinstance(node, _LOOKED_AT):
+            every.append(node)
+            for loop in around:
+                found[loop].append(node)
+        if not isinstance(node, ast.Name):
+            for child in _children(node):
+                visit(child, around)
 
     visit(function, ())
-    return found
+    return every, found
 
 
 def _is_static(loop: _Loop) -> bool:
@@ -61,27 +102,28 @@ def _constants(loop: _Loop, nodes: Iterable[ast.AST], before: set[str]) -> Itera
                 yield node.lineno, f"{told}: Triton 3.6 may keep that one"
 
 
-def _for_bounds_alone(loop: _Loop, nodes: Iterable[ast.AST], before: set[str]) -> Iterator[tuple[int, str]]:
+def _for_bounds_alone(
+    loop: _Loop, nodes: Iterable[ast.AST], before: set[str], facts: _Facts
+) -> Iterator[tuple[int, str]]:
     """A loop's line with each name that it hands on and that reaches nothing but itself and bounds of loops in it."""
     inner = [n for n in nodes if n is not loop and isinstance(n, ast.For)]
     assigned = [n for n in nodes if isinstance(n, ast.Assign | ast.AugAssign)] if inner else []
-    handed = {name for one in assigned for name in _targets(one)} & before
+    handed = {name for one in assigned for name in facts.targets(one)} & before
     if not handed:
         return
-    bounds = {id(part): part for one in inner for part in ast.walk(one.iter)}
-    of_values = {id(part): one for one in assigned for part in ast.walk(one.value)}
-    has_effects = functools.cache(_has_effects)
+    bounds = {id(name): name for one in inner for name in facts.names(one.iter)}
+    of_values = {id(name): one for one in assigned for name in facts.names(one.value)}
     feeds: dict[str, set[str]] = {}
     alive = set[str]()
     for node in nodes:
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or id(node) in bounds:
             continue
         one = of_values.get(id(node))
-        if one is None or has_effects(one.value) or not _targets(one):
+        if one is None or facts.has_effects(one.value) or not facts.targets(one):
             alive.add(node.id)
         else:
-            feeds.setdefault(node.id, set()).update(_targets(one))
-    read = {part.id for part in bounds.values() if isinstance(part, ast.Name)}
+            feeds.setdefault(node.id, set()).update(facts.targets(one))
+    read = {name.id for name in bounds.values()}
     idle = handed & _feeding(read, feeds) - _feeding(alive, feeds)
     for name in sorted(idle):
         if not _renewed(loop, {name}):
@@ -111,25 +153,25 @@ def _has_effects(value: ast.expr) -> bool:
 def _targets(node: ast.Assign | ast.AugAssign) -> set[str]:
     """The names that an assignment gives values."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {part.id for one in targets for part in ast.walk(one) if isinstance(part, ast.Name)}
+    return {name.id for one in targets for name in _names(one)}
 
 
 def _sets_constant(node: ast.AST) -> bool:
     return isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
 
 
-def _bound(function: ast.FunctionDef) -> list[tuple[int, str]]:
-    """The names that get a value in a function, with the line on which they do; parameters before all."""
+def _bound(function: ast.FunctionDef, nodes: Iterable[ast.AST]) -> list[tuple[int, str]]:
+    """The names that get a value in a function of these nodes, with the line on which they do; parameters first."""
     parameters = [(0, argument.arg) for argument in function.args.args]
-    names = (node for node in ast.walk(function) if isinstance(node, ast.Name))
-    return parameters + [(node.lineno, node.id) for node in names if isinstance(node.ctx, ast.Store)]
+    names = (node for node in nodes if isinstance(node, ast.Name))
+    return parameters + [(name.lineno, name.id) for name in names if isinstance(name.ctx, ast.Store)]
 
 
 def _renewed(loop: _Loop, names: set[str]) -> bool:
     """Whether an iteration gives each name its value before anything reads it: then it carries nothing."""
     fresh = set[str]()
     for statement in loop.body:
-        read = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        read = {name.id for name in _names(statement) if isinstance(name.ctx, ast.Load)}
         if read & (names - fresh):
             return False
         if isinstance(statement, ast.Assign):

@@ -31,7 +31,7 @@ class LoadCopy:
         previous = program.previous
         ended = previous is not None and agent.clock.knows(previous, 1)
         self._behind = previous if ended else None
-        descriptor.storage.check_read(descriptor.stamps[box[0]], program.launch)
+        descriptor.storage.check_read(descriptor.stamps, box[0], program.launch)
         poison(target.data)
 
     def possible(self) -> bool:
@@ -41,9 +41,11 @@ class LoadCopy:
     def perform(self) -> None:
         """Write the data, deliver the bytes."""
         outer, inner = self._box
-        self._target.data[...] = 0
-        self._target.data[inner] = self._descriptor.elements[outer]
-        self._target.written[...] = True
+        found = self._descriptor.elements[outer]
+        if found.shape != self._target.data.shape:
+            self._target.data[...] = 0
+        self._target.data[inner] = found
+        self._target.mark_written()
         phase = self._barrier.deliver(self._target.nbytes, self._behind)
         self._write.land(self._barrier.component, phase)
 

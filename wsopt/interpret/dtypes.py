@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,4 +127,11 @@ def poison(array: Array) -> None:
     if array.dtype.kind in "iu":
         array[...] = int.from_bytes(b"\x7f" * array.dtype.itemsize, "little")
     elif array.dtype.kind != "b":
-        array[...] = np.nan
+        bits = _nan_bits(array.dtype)
+        array.view(bits.dtype)[...] = bits
+
+
+@functools.cache
+def _nan_bits(dtype: np.dtype[Any]) -> Any:
+    """The bits of NaN as a whole number, of which NumPy fills an array several times as fast as of narrow floats."""
+    return np.array(np.nan, dtype).view(f"u{dtype.itemsize}")[()]

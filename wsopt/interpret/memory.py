@@ -32,11 +32,14 @@ class Allocation:
     layout: Any
     history: History = field(default_factory=History)
     barriers: dict[int, Barrier] = field(default_factory=dict)
+    start: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start = self.data.ctypes.data
 
     def address(self, view: Array) -> int:
         """Return the offset in bytes of a view's first element."""
-        start: int = view.__array_interface__["data"][0] - self.data.__array_interface__["data"][0]
-        return start
+        return view.ctypes.data - self.start
 
 
 def allocate(program: Program, name: str, dtype: DType, shape: list[int], layout: Any) -> SharedView:
@@ -156,13 +159,17 @@ class SharedView:
 
     def reshape(self, shape: tuple[int, ...]) -> SharedView:
         """Return the view with other extents over the same bytes."""
-        extents = tuple(int(extent) for extent in shape)
+        extents = tuple(map(int, shape))
+        known = self._views.get(("reshape", *extents))
+        if known is not None:
+            return known
         if prod(extents) != self.data.size:
             raise InterpreterError(f"{self.label} of shape {self.shape} cannot be reshaped to {extents}")
         data = self.data.reshape(extents)
         if data.size and not np.shares_memory(data, self.data):
             raise InterpreterError(f"{self.label}: a permuted view cannot be reshaped")
-        return SharedView(self.allocation, data, self.written.reshape(extents), None, self.label)
+        view = SharedView(self.allocation, data, self.written.reshape(extents), None, self.label)
+        return self._views.setdefault(("reshape", *extents), view)
 
     def load(self, layout: Any) -> Tensor:
         """Read the view into registers."""
@@ -187,7 +194,7 @@ class SharedView:
         data = value.data
         self.allocation.history.write(agent, self.region, agent.line, Writer.STORE)
         self.data[...] = data
-        self.written[...] = True
+        self.mark_written()
 
     def check_order(self) -> None:
         """RaceError where threads access a transposed view of what TMA lays out without a swizzle.
@@ -210,6 +217,12 @@ class SharedView:
             raise RaceError(f"{self.label} is read before anything was written into it")
         self._whole = True
 
+    def mark_written(self) -> None:
+        """Note that all of the view has got data."""
+        if not self._whole:
+            self.written[...] = True
+            self._whole = True
+
     @property
     def barrier(self) -> Barrier:
         """The mbarrier in this view; BarrierError before its `init`."""
@@ -224,7 +237,7 @@ class SharedView:
         agent = program.operation()
         if self.data.size != 1 or self.dtype.name != "int64":
             raise InterpreterError(f"{self.label} of {self.dtype}{self.shape} is not one mbarrier")
-        address = self.allocation.address(self.data)
+        address = self.region.low
         if address in self.allocation.barriers and self.allocation.barriers[address].valid:
             raise BarrierError(f"{self.label} is initialised twice without being invalidated")
         barrier = Barrier(self.label, int(count), program.components.new(), agent)

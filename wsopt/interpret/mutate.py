@@ -22,7 +22,18 @@ from wsopt.interpret.mutate_retained import RETAINED_RULES
 from wsopt.interpret.mutate_segments import SEGMENT_RULES
 from wsopt.interpret.mutate_shares import SHARE_RULES
 from wsopt.interpret.mutate_splits import BARRIERS, SPLIT_RULES
-from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, bodies, callee, calls, statements
+from wsopt.interpret.splice import (
+    Change,
+    Edit,
+    Rule,
+    Source,
+    argument,
+    bodies,
+    callee,
+    calls,
+    nodes,
+    statements,
+)
 
 LOADS = ("tma_load", "tma.async_load", "tma.async_copy_global_to_shared")
 STORES = ("tma_store", "tma.async_store", "tma.async_copy_shared_to_global")
@@ -177,7 +188,7 @@ def _ring_divisions(source: Source) -> Iterator[ast.BinOp]:
     depths = _depth_names(source)
     inside = {id(node) for call in calls(source, (WAIT, "index")) for node in ast.walk(call)}
     for kernel in source.kernels():
-        for node in ast.walk(kernel):
+        for node in nodes(kernel):
             if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mod | ast.FloorDiv):
                 continue
             named = isinstance(node.right, ast.Name) and node.right.id in depths

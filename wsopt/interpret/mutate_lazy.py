@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from wsopt.interpret.splice import Change, Edit, Rule, Source, callee
+from wsopt.interpret.splice import Change, Edit, Rule, Source, callee, nodes
 
 _KEPT = "KEPT"
 
@@ -15,7 +15,7 @@ _KEPT = "KEPT"
 def _branches(source: Source) -> Iterator[Change]:
     """Sums are never rescaled, or where the first row alone has moved."""
     for kernel in source.kernels():
-        for node in (one for one in ast.walk(kernel) if isinstance(one, ast.If)):
+        for node in (one for one in nodes(kernel) if isinstance(one, ast.If)):
             test = node.test
             if isinstance(test, ast.Compare) and callee(test.left) == "gl.min":
                 yield Change("never-rescaled", "no row has moved", (Edit(test.comparators[0], "0.0"),))
@@ -26,7 +26,7 @@ def _branches(source: Source) -> Iterator[Change]:
 def _stays(source: Source) -> Iterator[tuple[list[ast.stmt], int]]:
     """Where a loop says which rows stay: the statements around it, and its place among them."""
     for kernel in source.kernels():
-        for parent in ast.walk(kernel):
+        for parent in nodes(kernel):
             body = getattr(parent, "body", None)
             if not isinstance(body, list):
                 continue

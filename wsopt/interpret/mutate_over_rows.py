@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from wsopt.interpret.splice import Change, Edit, Rule, Source, calls
+from wsopt.interpret.splice import Change, Edit, Rule, Source, calls, nodes
 
 _COUNTS = ("BUNDLE_PARTS", "PARTS_TOGETHER", "PARTIAL_SUMS")
 """Constants of such kernels."""
@@ -15,7 +15,7 @@ def _carries(source: Source) -> bool:
     return any(
         isinstance(node, ast.Name) and node.id == _COUNTS[0]
         for kernel in source.kernels()
-        for node in ast.walk(kernel)
+        for node in nodes(kernel)
     )
 
 
@@ -23,7 +23,7 @@ def _tiles_lost(source: Source) -> Iterator[Change]:
     """What is carried is replaced by a tile's own, or stays as it is."""
     names = set(_starts(source))
     for kernel in source.kernels() if names else ():
-        for node in (one for one in ast.walk(kernel) if isinstance(one, ast.AugAssign | ast.Assign)):
+        for node in (one for one in nodes(kernel) if isinstance(one, ast.AugAssign | ast.Assign)):
             target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
             begun = isinstance(node, ast.Assign) and not _reads(node.value, source.text(target))
             if source.text(target) in names and not begun:
@@ -45,7 +45,7 @@ def _starts_shifted(source: Source) -> Iterator[Change]:
 def _counts_shifted(source: Source) -> Iterator[Change]:
     """A number of parts is one off: of a bundle, of those whose loads go together, of all."""
     for kernel in source.kernels() if _carries(source) else ():
-        for node in ast.walk(kernel):
+        for node in nodes(kernel):
             if isinstance(node, ast.Name) and node.id in (
                 "BUNDLE_PARTS",
                 "PARTS_TOGETHER",
@@ -60,7 +60,7 @@ def _counts_shifted(source: Source) -> Iterator[Change]:
 def _places_shifted(source: Source) -> Iterator[Change]:
     """A place is that of the next part, or column tiles share places."""
     for kernel in source.kernels() if _carries(source) else ():
-        for node in (one for one in ast.walk(kernel) if isinstance(one, ast.BinOp)):
+        for node in (one for one in nodes(kernel) if isinstance(one, ast.BinOp)):
             if isinstance(node.op, ast.Mult) and source.text(node.right) in ("PARTIAL_SUMS", "TILE_COLUMNS"):
                 edit = Edit(node, f"({source.text(node)} + {source.text(node.right)})")
                 yield Change("other-place", f"beside {source.text(node)}", (edit,))
@@ -73,7 +73,7 @@ def _starts(source: Source) -> dict[str, ast.Call]:
     """What consumers carry, by name, with the call that begins it."""
     found = dict[str, ast.Call]()
     for kernel in source.kernels() if _carries(source) else ():
-        for node in (one for one in ast.walk(kernel) if isinstance(one, ast.Assign)):
+        for node in (one for one in nodes(kernel) if isinstance(one, ast.Assign)):
             for call in calls(source, ("gl.full",)):
                 if node.value is call:
                     found[source.text(node.targets[0])] = call

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, callee, calls
+from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, callee, calls, nodes
 
 _COPIES = ("tma_load", "tma.async_load", "tma.async_copy_global_to_shared")
 _PLACE_OF, _BUFFER = "place_of", 3
@@ -18,12 +18,10 @@ def _places(source: Source) -> Iterator[ast.Call]:
     """The loads of what copies take coordinates from."""
     for kernel in source.kernels():
         corners = (
-            call.args[1]
-            for call in ast.walk(kernel)
-            if isinstance(call, ast.Call) and callee(call) in _COPIES
+            call.args[1] for call in nodes(kernel) if isinstance(call, ast.Call) and callee(call) in _COPIES
         )
         taken = {one.id for corner in corners for one in ast.walk(corner) if isinstance(one, ast.Name)}
-        for node in (one for one in ast.walk(kernel) if isinstance(one, ast.Assign)):
+        for node in (one for one in nodes(kernel) if isinstance(one, ast.Assign)):
             if callee(node.value) == "gl.load" and source.text(node.targets[0]) in taken:
                 assert isinstance(node.value, ast.Call)
                 yield node.value

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, callee
+from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, callee, nodes
 
 _BASES = {"[[0]]": "[[1]]", "[[1]]": "[[0]]"}
 """Bases of barriers' layouts: one of both blocks, and one of each; with each the other."""
@@ -15,7 +15,7 @@ _BASES = {"[[0]]": "[[1]]", "[[1]]": "[[0]]"}
 
 def _nodes(source: Source, name: str) -> Iterator[ast.Call]:
     """The calls of a name, on the device and where constants are set, by line."""
-    found = (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and callee(node) == name)
+    found = (node for node in nodes(source.tree) if isinstance(node, ast.Call) and callee(node) == name)
     yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
@@ -52,7 +52,7 @@ def _single(source: Source) -> Iterator[Change]:
         both = argument(call, len(call.args), "two_ctas")
         if both is not None:
             yield Change("single-sums", "sums of single blocks", (Edit(both, "False"),))
-    for node in (one for one in ast.walk(source.tree) if isinstance(one, ast.Dict)):
+    for node in (one for one in nodes(source.tree) if isinstance(one, ast.Dict)):
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and key.value == "num_ctas":
                 yield Change("single-blocks", "launched as single blocks", (Edit(value, "1"),))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from wsopt.interpret.splice import Change, Edit, Rule, Source, callee, calls
+from wsopt.interpret.splice import Change, Edit, Rule, Source, callee, calls, nodes
 
 RANGE = "k_block_range"
 """The function of a kernel that finds a tile's K-blocks."""
@@ -22,7 +22,7 @@ def _loads_shifted(source: Source) -> Iterator[Change]:
     """A partition takes a scalar for a K-block more or less, in its range and its masks."""
     for kernel in source.kernels():
         given = {name for call in calls(source, (RANGE,)) for name in map(source.text, call.args[_WITHOUT:])}
-        for node in (one for one in ast.walk(kernel) if isinstance(one, ast.Assign)):
+        for node in (one for one in nodes(kernel) if isinstance(one, ast.Assign)):
             if callee(node.value) == "gl.load" and source.text(node.targets[0]) in given:
                 yield from _shifted("scalar", source, node.value)
 
@@ -44,7 +44,7 @@ def _ranges_shifted(source: Source) -> Iterator[Change]:
     """A bound leaves a K-block out that counts, or takes one for whole in which a mask is at work."""
     for function in _functions(source):
         near = {target for target, _, _ in _near(source)}
-        for node in (one for one in ast.walk(function) if isinstance(one, ast.Assign)):
+        for node in (one for one in nodes(function) if isinstance(one, ast.Assign)):
             target = source.text(node.targets[0])
             if target in _WRONG and _names(node.value) & near:
                 text = f"({source.text(node.value)}) {_WRONG[target]}"
@@ -56,7 +56,7 @@ def _ranges_shifted(source: Source) -> Iterator[Change]:
 def _overflows_unseen(source: Source) -> Iterator[Change]:
     """A sum in which a scalar overflows is taken for the graph's own."""
     for function in _functions(source):
-        for node in ast.walk(function):
+        for node in nodes(function):
             if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
                 left = source.text(node.left)
                 yield Change(
@@ -74,7 +74,7 @@ def _near(source: Source) -> Iterator[tuple[str, ast.expr, str]]:
     """Each scalar that is brought near zero: the name of that, its expression, and the scalar."""
     for function in _functions(source):
         scalars = {one.arg for one in function.args.args[_WITHOUT:]}
-        for node in (one for one in ast.walk(function) if isinstance(one, ast.Assign)):
+        for node in (one for one in nodes(function) if isinstance(one, ast.Assign)):
             named = _names(node.value) & scalars
             if len(named) == 1 and callee(node.value) == "gl.maximum":
                 yield source.text(node.targets[0]), node.value, named.pop()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from wsopt.interpret.splice import Change, Edit, Rule, Source
+from wsopt.interpret.splice import Change, Edit, Rule, Source, nodes
 
 _RETAINED = "RETAINED"
 
@@ -15,7 +15,7 @@ _RETAINED = "RETAINED"
 def _one_off(source: Source) -> Iterator[Change]:
     """Each place that counts the parts that stay counts one more, or one less."""
     for kernel in source.kernels():
-        for node in ast.walk(kernel):
+        for node in nodes(kernel):
             if isinstance(node, ast.Name) and node.id == _RETAINED:
                 for offset in (1, -1):
                     edit = Edit(node, f"({_RETAINED} + ({offset}))")

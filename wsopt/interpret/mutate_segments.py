@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, callee, calls
+from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, callee, calls, nodes
 
 _COPIES = ("tma_load", "tma.async_load", "tma.async_copy_global_to_shared")
 _END_OF, _SEGMENT_OF = "end_of", "segment_of"
@@ -20,7 +20,7 @@ def _functions(source: Source, name: str) -> Iterator[ast.FunctionDef]:
 def _held_ends(source: Source) -> Iterator[Change]:
     """An end is not held to those before it, or to the tensor; one is read behind the last."""
     for function in _functions(source, _END_OF):
-        for call in (one for one in ast.walk(function) if isinstance(one, ast.Call)):
+        for call in (one for one in nodes(function) if isinstance(one, ast.Call)):
             if callee(call) in ("gl.maximum", "gl.minimum"):
                 kept = source.text(call.args[0])
                 yield Change("unheld-end", f"no {callee(call)}", (Edit(call, kept),))
@@ -43,7 +43,7 @@ def _other_segments(source: Source) -> Iterator[Change]:
 def _others_rows(source: Source) -> Iterator[Change]:
     """Rows are stored that are another segment's: by threads, or by TMA."""
     for kernel in source.kernels():
-        for node in ast.walk(kernel):
+        for node in nodes(kernel):
             if isinstance(node, ast.Call) and callee(node) == "gl.store":
                 mask = argument(node, 2, "mask")
                 for part in ast.walk(mask) if mask is not None else ():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from wsopt.interpret.splice import Change, Edit, Rule, Source, callee, calls
+from wsopt.interpret.splice import Change, Edit, Rule, Source, callee, calls, nodes
 
 SHARE = "share_of"
 """The function of a kernel that finds a block's share."""
@@ -31,7 +31,7 @@ def _functions(source: Source, *names: str) -> Iterator[ast.FunctionDef]:
 def _shares_shifted(source: Source) -> Iterator[Change]:
     """Every share begins a K-block later or earlier, or belongs to another block."""
     for function in _functions(source, *_PLACES):
-        for node in (one for one in ast.walk(function) if isinstance(one, ast.Return) and one.value):
+        for node in (one for one in nodes(function) if isinstance(one, ast.Return) and one.value):
             assert node.value is not None
             for offset in (1, -1):
                 text = f"{source.text(node.value)} + ({offset})"
@@ -41,7 +41,7 @@ def _shares_shifted(source: Source) -> Iterator[Change]:
 def _rests_lost(source: Source) -> Iterator[Change]:
     """The K-blocks that are over when all have the same number belong to nobody, or to one block."""
     for function in _functions(source, *_PLACES, "blocks_of"):
-        for node in (one for one in ast.walk(function) if callee(one) == "gl.minimum"):
+        for node in (one for one in nodes(function) if callee(one) == "gl.minimum"):
             assert isinstance(node, ast.Call)
             yield Change("lost-rest", f"0 for {source.text(node)}", (Edit(node, "0"),))
             yield Change(
@@ -52,7 +52,7 @@ def _rests_lost(source: Source) -> Iterator[Change]:
 def _others_found(source: Source) -> Iterator[Change]:
     """What is found of a share, of a part or of all parts is one off."""
     for function in _functions(source, *_FOUND):
-        for node in (one for one in ast.walk(function) if isinstance(one, ast.Return)):
+        for node in (one for one in nodes(function) if isinstance(one, ast.Return)):
             assert isinstance(node.value, ast.Tuple)
             for value in node.value.elts:
                 for offset in (1, -1):
@@ -73,7 +73,7 @@ def _parts_shifted(source: Source) -> Iterator[Change]:
 def _empty_tiles(source: Source) -> Iterator[Change]:
     """A tile without K-blocks counts for none, so that nobody ends it."""
     for function in _functions(source):
-        for node in (one for one in ast.walk(function) if callee(one) == "gl.maximum"):
+        for node in (one for one in nodes(function) if callee(one) == "gl.maximum"):
             assert isinstance(node, ast.Call)
             if isinstance(node.args[0], ast.BinOp) and source.text(node.args[1]) == "1":
                 edit = Edit(node, f"({source.text(node.args[0])})")
@@ -83,7 +83,7 @@ def _empty_tiles(source: Source) -> Iterator[Change]:
 def _other_tiles(source: Source) -> Iterator[Change]:
     """A tile that ends where a share begins, or begins where it ends, is taken for one of its tiles."""
     for function in _functions(source, SHARE):
-        for node in (one for one in ast.walk(function) if isinstance(one, ast.Compare)):
+        for node in (one for one in nodes(function) if isinstance(one, ast.Compare)):
             sign = "<" if isinstance(node.ops[0], ast.LtE) else "<="
             text = f"{source.text(node.left)} {sign} {source.text(node.comparators[0])}"
             yield Change("share-tile", f"{sign} in {source.text(node)}", (Edit(node, text),))
@@ -92,7 +92,7 @@ def _other_tiles(source: Source) -> Iterator[Change]:
 def _parts_miscounted(source: Source) -> Iterator[Change]:
     """A tile is taken to have another number of parts, or to be whole."""
     for function in _functions(source):
-        for node in ast.walk(function):
+        for node in nodes(function):
             if (
                 isinstance(node, ast.Assign)
                 and source.text(node.targets[0]) == "parts"
@@ -111,7 +111,7 @@ def _parts_miscounted(source: Source) -> Iterator[Change]:
 def _places_shifted(source: Source) -> Iterator[Change]:
     """A part is left, or looked for, beside its place."""
     for function in _functions(source):
-        for node in (one for one in ast.walk(function) if isinstance(one, ast.BinOp)):
+        for node in (one for one in nodes(function) if isinstance(one, ast.BinOp)):
             if isinstance(node.op, ast.Add) and source.text(node.left) == "tile":
                 for offset in (1, -1):
                     edit = Edit(node, f"{source.text(node)} + ({offset})")
@@ -130,7 +130,7 @@ def _other_ends(source: Source) -> Iterator[Change]:
 def _tiles_not_passed(source: Source) -> Iterator[Change]:
     """A role takes each tile for the first one's K-blocks."""
     for function in _functions(source):
-        for node in (one for one in ast.walk(function) if isinstance(one, ast.Assign)):
+        for node in (one for one in nodes(function) if isinstance(one, ast.Assign)):
             if source.text(node) == "before = after":
                 yield Change("lost-tile", f"no {source.text(node)}", (Edit(node, "pass"),))
 

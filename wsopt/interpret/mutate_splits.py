@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from itertools import pairwise
 
-from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, bodies, callee, calls
+from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, bodies, callee, calls, nodes
 
 BARRIERS = ("gl.barrier", "gl.thread_barrier", "barrier", "thread_barrier")
 """Names of the barrier of a partition's threads: Triton 3.9's, 3.6's, and those of a kernel that takes either."""
@@ -151,7 +151,7 @@ def _rows_shifted(source: Source) -> Iterator[Change]:
     """A row less or more than the tensor has is taken for one of its rows."""
     if _splits(source):
         for kernel in source.kernels():
-            for node in (one for one in ast.walk(kernel) if isinstance(one, ast.Compare)):
+            for node in (one for one in nodes(kernel) if isinstance(one, ast.Compare)):
                 if isinstance(node.ops[0], ast.Lt) and source.text(node.comparators[0]) == ROW_EXTENT:
                     for offset in (1, -1):
                         edit = Edit(node.comparators[0], f"{ROW_EXTENT} + ({offset})")
@@ -162,7 +162,7 @@ def _part_loops(source: Source) -> Iterator[ast.For]:
     """Each loop over the parts of a tile: one by one, or inside of a loop over some at a time."""
     splits = _splits(source)
     for kernel in source.kernels() if splits else ():
-        loops = [node for node in ast.walk(kernel) if isinstance(node, ast.For)]
+        loops = [node for node in nodes(kernel) if isinstance(node, ast.For)]
         for loop in (one for one in loops if _names(one.iter) & splits):
             inner = [node for node in ast.walk(loop) if isinstance(node, ast.For) and node is not loop]
             yield from inner or [loop]
@@ -186,7 +186,7 @@ def _last_arrivals(source: Source) -> Iterator[ast.expr]:
     """What the result of an atomic is compared with: on its line, or by the name that it has."""
     named = {source.text(one.targets[0]) for one, call in _arrivals(source) if one.value is call}
     for kernel in source.kernels():
-        for node in ast.walk(kernel):
+        for node in nodes(kernel):
             if isinstance(node, ast.Compare) and (callee(node.left) in ATOMIC or _names(node.left) & named):
                 yield from node.comparators
 
@@ -200,7 +200,7 @@ def _operations(source: Source, *operators: type[ast.operator]) -> Iterator[ast.
     """Each operation of these with the number of parts."""
     splits = _splits(source)
     for kernel in source.kernels() if splits else ():
-        for node in (one for one in ast.walk(kernel) if isinstance(one, ast.BinOp)):
+        for node in (one for one in nodes(kernel) if isinstance(one, ast.BinOp)):
             by_name = isinstance(node.op, operators) and isinstance(node.right, ast.Name)
             if by_name and _names(node.right) & splits:
                 yield node

@@ -45,14 +45,13 @@ class Pointer:
 
     def load(self, mask: Any, other: Any, launch: int, program: Program | None = None) -> Tensor:
         """`gl.load` in `program`: masked elements become `other` (poison without one)."""
-        offsets, active, layout = self._addresses(mask)
+        offsets, active, chosen, layout = self._addresses(mask)
         result = np.empty(offsets.shape, self.dtype.numpy)
         dtypes.poison(result)
         if other is not None:
             result[...] = other.data if isinstance(other, Tensor) else other
-        chosen = offsets[active]
         if self.storage.scratch is None or program is None:
-            self.storage.check_read(self.storage.stamps[chosen], launch)
+            self.storage.check_read(self.storage.stamps, chosen, launch)
         else:
             self.storage.check_written(self.storage.stamps[chosen])
             self.storage.scratch.load(program, chosen)
@@ -61,21 +60,19 @@ class Pointer:
 
     def store(self, value: Any, mask: Any, launch: int, program: Program | None = None) -> None:
         """`gl.store` in `program`: each element at most once a launch, but of scratch."""
-        offsets, active, layout = self._addresses(mask)
+        offsets, active, chosen, layout = self._addresses(mask)
         if isinstance(value, Tensor) and value.shape and value.layout != layout:
             raise InterpreterError(
                 f"a tensor of layout {value.layout} is stored through pointers of {layout}"
             )
         data = value.data if isinstance(value, Tensor) else np.asarray(value)
-        chosen = offsets[active]
-        in_order = np.sort(chosen, axis=None)  # NumPy's `unique` hashes, which takes ten times as long
-        if (in_order[1:] == in_order[:-1]).any():
+        if _some_twice(chosen):
             raise RaceError(f"{self.storage.name} is written twice by one store at the same place")
         if self.storage.scratch is None or program is None:
             self.storage.mark_written(self.storage.stamps, chosen, launch)
         else:
             self.storage.scratch.store(program, chosen, scalar=not self.type.shape)
-            self.storage.stamps[chosen] = launch
+            self.storage.stamp(self.storage.stamps, chosen, launch)
         wanted = np.broadcast_to(data, offsets.shape)[active]
         self.storage.flat[chosen] = dtypes.convert(wanted, self.dtype)
 
@@ -91,31 +88,42 @@ class Pointer:
             raise InterpreterError(f"atomic_add to {what}: only counters of the launcher's own are known")
         if self.dtype.itemsize < 4:
             raise InterpreterError(f"atomic_add to {storage.name} of {self.dtype}")
-        offsets, active, _ = self._addresses(mask)
-        chosen = offsets[active]
+        _, _, chosen, _ = self._addresses(mask)
         result = np.empty((), self.dtype.numpy)
         dtypes.poison(result)
         if chosen.size:
             storage.check_written(storage.stamps[chosen])
             storage.scratch.atomic(program, chosen, semantics, scope)
-            storage.stamps[chosen] = program.launch
+            storage.stamp(storage.stamps, chosen, program.launch)
             result[...] = storage.flat[chosen[0]]
             added = value.data if isinstance(value, Tensor) else np.asarray(value)
             storage.flat[chosen] += dtypes.convert(added, self.dtype)
         return Tensor(result, self.dtype, None)
 
-    def _addresses(self, mask: Any) -> tuple[Array, Array, Any]:
-        """Return offsets, which of them are active, and the layout; InterpreterError outside the tensor."""
+    def _addresses(self, mask: Any) -> tuple[Array, Array, Array, Any]:
+        """Return offsets, which of them are active, these alone, and the layout; InterpreterError outside the
+        tensor.
+        """
         offset, layout = self.offset, None
         if isinstance(offset, Tensor):
             layout = common_layout((offset, mask))
             offset = offset.data
         mask = mask.data if isinstance(mask, Tensor) else True if mask is None else mask
-        offsets, active = np.broadcast_arrays(np.asarray(offset), np.asarray(mask, np.bool_))
+        offsets, active = np.asarray(offset), np.asarray(mask, np.bool_)
+        if offsets.shape != active.shape:
+            offsets, active = np.broadcast_arrays(offsets, active)
         chosen = offsets[active]
         if chosen.size and not (chosen.min() >= 0 and chosen.max() < self.storage.flat.size):
             wrong = chosen[(chosen < 0) | (chosen >= self.storage.flat.size)][0]
             raise InterpreterError(
                 f"{self.storage.name}: element {wrong} of {self.storage.flat.size} is accessed"
             )
-        return offsets, active, layout
+        return offsets, active, chosen, layout
+
+
+def _some_twice(elements: Array) -> bool:
+    """Whether an element is among others twice. Most come in order, which is seen sooner than they are sorted."""
+    if (elements[1:] > elements[:-1]).all():
+        return False
+    in_order = np.sort(elements)  # NumPy's `unique` hashes, which takes ten times as long
+    return bool((in_order[1:] == in_order[:-1]).any())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -24,6 +25,8 @@ class Source:
         self._starts = [0]
         for line in self._bytes.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
+        functions = (node for node in self.tree.body if isinstance(node, ast.FunctionDef))
+        self._kernels = tuple(filter(self._is_kernel, functions))
 
     def text(self, node: ast.expr | ast.stmt) -> str:
         """Return the text of a node."""
@@ -37,11 +40,12 @@ class Source:
             result = result[:low] + text.encode() + result[high:]
         return result.decode()
 
-    def kernels(self) -> Iterator[ast.FunctionDef]:
-        """Yield the functions that run on the device."""
-        for node in self.tree.body:
-            if isinstance(node, ast.FunctionDef) and any("jit" in self.text(d) for d in node.decorator_list):
-                yield node
+    def kernels(self) -> tuple[ast.FunctionDef, ...]:
+        """Return the functions that run on the device."""
+        return self._kernels
+
+    def _is_kernel(self, function: ast.FunctionDef) -> bool:
+        return any("jit" in self.text(decorator) for decorator in function.decorator_list)
 
     def function_at(self, line: int) -> str:
         """Return the name of the module's function that a line belongs to; empty outside of them."""
@@ -55,6 +59,12 @@ class Source:
         assert node.end_col_offset is not None
         low = self._starts[node.lineno - 1] + node.col_offset
         return low, self._starts[node.end_lineno - 1] + node.end_col_offset
+
+
+@functools.lru_cache(maxsize=64)
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Return a tree's nodes as `ast.walk` yields them: kept, as every rule goes through those of every function."""
+    return tuple(ast.walk(tree))
 
 
 def callee(node: ast.AST) -> str:
@@ -95,14 +105,14 @@ Rule = Callable[[Source], Iterator[Change]]
 def calls(source: Source, names: tuple[str, ...]) -> Iterator[ast.Call]:
     """Yield the calls of these names on the device, by line."""
     for kernel in source.kernels():
-        nodes = (node for node in ast.walk(kernel) if isinstance(node, ast.Call) and callee(node) in names)
-        yield from sorted(nodes, key=lambda node: (node.lineno, node.col_offset))
+        found = (node for node in nodes(kernel) if isinstance(node, ast.Call) and callee(node) in names)
+        yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
 def statements(source: Source, names: tuple[str, ...]) -> Iterator[tuple[ast.Expr, str]]:
     """Yield the statements on the device that are a call of these names, each with the name."""
     for kernel in source.kernels():
-        for node in ast.walk(kernel):
+        for node in nodes(kernel):
             if isinstance(node, ast.Expr) and callee(node.value) in names:
                 yield node, callee(node.value)
 
@@ -110,7 +120,7 @@ def statements(source: Source, names: tuple[str, ...]) -> Iterator[tuple[ast.Exp
 def bodies(source: Source) -> Iterator[list[ast.stmt]]:
     """Every row of statements: of a function, a loop, a condition."""
     for kernel in source.kernels():
-        for parent in ast.walk(kernel):
+        for parent in nodes(kernel):
             body = getattr(parent, "body", None)
             if isinstance(body, list):
                 yield body

@@ -238,24 +238,39 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
         cuts = {size: _subtiles(size) for size in sizes}
         counts = sorted({count for cut in cuts.values() for count in cut})
         tiles = _tiles(region, machine, sizes, depths, lifted)
-        for rows, columns, depth, consumers, own, sharing, persistent, subtiles, group in itertools.product(
+        for rows, columns, depth, consumers, own, sharing, persistent, subtiles in itertools.product(
             target.consumer_rows, sizes, depths, target.consumers, warps, sharings,
-            (True, False) if target.single else (True,), counts, _GROUPS,
+            (True, False) if target.single else (True,), counts,
         ):  # fmt: skip
             if subtiles not in cuts[columns] or (rows, columns, depth) not in tiles:
                 continue
-            for k_blocks, apart_by, early in itertools.product(copies, transforms, early_release):
-                tail = tails[depth, k_blocks]
+            first = Structure(
+                rows, columns, depth, consumers, own, sharing, persistent, swap, subtiles, _GROUPS[0]
+            )
+            if not _is_legal(region, machine, first):
+                continue
+            parted = {number: _parted(region, replace(first, copies=number), machine) for number in copies}
+            paired = _paired(region, first, machine)
+            for group, k_blocks, apart_by, early in itertools.product(
+                _GROUPS, copies, transforms, early_release
+            ):
                 s = Structure(
                     rows, columns, depth, consumers, own, sharing, persistent, swap, subtiles, group, k_blocks,
-                    tail, apart_by, early_release=early,
+                    tails[depth, k_blocks], apart_by, early_release=early,
                 )  # fmt: skip
-                if _is_legal(region, machine, s):
-                    parts = [replace(s, tail=0, splits=splits) for splits in _splits(region, s, machine)]
-                    parts += [replace(s, tail=0, shares=True)] if _shares(region, s, machine) else []
-                    if _paired(region, s, machine) and not _same_order(region, replace(s, paired=True)):
+                if not _same_order(region, s):
+                    parts = [replace(s, tail=0, splits=n, shares=shares) for n, shares in parted[k_blocks]]
+                    if paired and not _same_order(region, replace(s, paired=True)):
                         parts.append(replace(s, tail=0, paired=True))
                     yield from (one for one in (s, *parts) if _in_segments(region, one, lifted))
+
+
+def _parted(region: Region, s: Structure, machine: Machine) -> list[tuple[int, bool]]:
+    """The ways to give parts of a tile to several blocks: numbers of parts of its sums, and equal shares, whatever
+    the order of tiles.
+    """
+    splits = [(splits, False) for splits in _splits(region, s, machine)]
+    return [*splits, (1, True)] if _shares(region, s, machine) else splits
 
 
 def _in_segments(region: Region, s: Structure, lifted: Lifted) -> bool:

@@ -29,6 +29,10 @@ class FrozenMap(Mapping[str, V], Generic[V]):
     def __len__(self) -> int:
         return len(self._items)
 
+    def __eq__(self, other: object) -> bool:
+        # Without this the two would be copied for every comparison, and caches compare records of one card often.
+        return self._items == other._items if isinstance(other, FrozenMap) else super().__eq__(other)
+
     def __hash__(self) -> int:
         if self._hash is None:
             self._hash = hash(tuple(self._items.items()))

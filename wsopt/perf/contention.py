@@ -18,7 +18,10 @@ from wsopt.schedule.budget import issuers, takes_time
 
 def held_cycles(program: TileProgram) -> dict[str, int]:
     """Cycles an iteration for which each unit is held."""
-    return {unit: sum(c for op in program.loop for held, c in op.held if held == unit) for unit in UNITS}
+    found = Counter[str]()
+    for unit, cycles in (held for op in program.loop for held in op.held):
+        found[unit] += cycles
+    return {unit: found[unit] for unit in UNITS}
 
 
 def issue_cycles(program: TileProgram) -> dict[str, int]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import busiest, held_cycles, norm, slot_lifetime
 from wsopt.perf.costs import load_cycles
 from wsopt.program.ids import OpKind
-from wsopt.program.program import Demand, Iteration, TileProgram, Unit
+from wsopt.program.program import Demand, Iteration, RingPlan, TileProgram, Unit
 
 _CLOCK_STEPS = 12
 _EFFECTIVE_II_STEPS = 5
@@ -101,39 +102,76 @@ def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int, kne
 
 def effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
     """Cycles that an iteration takes at least with a ring of so many slots; 0 where rings have none."""
+    (found,) = effective_iis(program, machine, (slots,))
+    return found
+
+
+def effective_iis(program: TileProgram, machine: Machine, slots: Iterable[int]) -> list[int]:
+    """The same for several rings, each of so many slots."""
     if program.iteration is Iteration.TILE:
-        return stream_effective_ii(program, machine, slots)
-    if program.demand is None:
-        return 0
-    return math.ceil(program.structure.copies * steady_loop(program.demand, machine, slots).k_block)
+        stream = Stream.of(program, machine)
+        return [stream.effective_ii(number) for number in slots]
+    demand, copies = program.demand, program.structure.copies
+    return [
+        0 if demand is None else math.ceil(copies * steady_loop(demand, machine, number).k_block)
+        for number in slots
+    ]
 
 
 # --- rows that stream -----------------------------------------------------------------------------------
 
 
-def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
-    """Cycles a tile of rows with a ring of so many slots, in whole grains of the model's time.
-
-    With few bytes on the way a tile's copies wait for those before it to come back. With many, the copies of all SMs
-    meet in device memory with what they store, and each byte takes longer; reads alone do not. Both are of blocks
-    that drift apart: where they take their tiles at run time little of it is left, and a tile takes at least as long
-    as its number takes to come and its copies to start. A slot's copies are issued one after the other, and it is
-    handed back when the last one was read.
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rows that stream, whatever their ring: the cycles of a tile in device memory, its share of the loss to reads
+    that meet writes, the cycles that a slot lives, and those that a tile takes the loading warp at least.
     """
-    memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
-    loss, knee, least = machine.stream_loss, machine.stream_knee, 0.0
-    if program.structure.dynamic:
-        loss, knee = machine.dynamic_stream_loss, machine.dynamic_stream_knee
-        # The loading warp waits for the number of its next tile, and has its copies to start.
-        least = machine.next_tile_cycles / (program.grid.column_tiles if program.long_rows else 1)
-        least += sum(op.issue for op in program.loop if op.id in ring.loads)
-    few, many = machine.stream_bytes_few, machine.stream_bytes_many
-    share = min(1.0, max(0.0, (bytes_on_the_way(program, slots) - few) / (many - few)))
-    shared = memory * (1.0 + share * loss * _mixed(program, memory))
-    copies = [op.busy for op in program.loop if op.id in ring.loads]
-    life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
-    effective = max(norm((shared, life / slots), knee), least)
-    return math.ceil(effective / program.grain) * program.grain
+
+    program: TileProgram
+    machine: Machine
+    memory: int
+    mixed: float
+    life: int
+    least: float
+
+    @classmethod
+    def of(cls, program: TileProgram, machine: Machine) -> Stream:
+        """The stream of a program. A slot's copies are issued one after the other, and it is handed back when the
+        last one was read.
+        """
+        memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
+        copies = [op.busy for op in program.loop if op.id in ring.loads]
+        life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
+        least = _least(program, machine, ring) if program.structure.dynamic else 0.0
+        return cls(program, machine, memory, _mixed(program, memory), life, least)
+
+    def effective_ii(self, slots: int) -> int:
+        """Cycles a tile with a ring of so many slots, in whole grains of the model's time.
+
+        With few bytes on the way a tile's copies wait for those before it to come back. With many, the copies of all
+        SMs meet in device memory with what they store, and each byte takes longer; reads alone do not. Both are of
+        blocks that drift apart: where they take their tiles at run time little of it is left, and a tile takes at
+        least as long as its number takes to come and its copies to start.
+        """
+        machine, dynamic = self.machine, self.program.structure.dynamic
+        loss = machine.dynamic_stream_loss if dynamic else machine.stream_loss
+        knee = machine.dynamic_stream_knee if dynamic else machine.stream_knee
+        few, many = machine.stream_bytes_few, machine.stream_bytes_many
+        share = min(1.0, max(0.0, (bytes_on_the_way(self.program, slots) - few) / (many - few)))
+        shared = self.memory * (1.0 + share * loss * self.mixed)
+        effective = max(norm((shared, self.life / slots), knee), self.least)
+        return math.ceil(effective / self.program.grain) * self.program.grain
+
+
+def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
+    """Cycles a tile of rows with a ring of so many slots, in whole grains of the model's time."""
+    return Stream.of(program, machine).effective_ii(slots)
+
+
+def _least(program: TileProgram, machine: Machine, ring: RingPlan) -> float:
+    """Cycles of the loading warp for a tile whose number it asks for: it waits for it, and has copies to start."""
+    number = machine.next_tile_cycles / (program.grid.column_tiles if program.long_rows else 1)
+    return number + sum(op.issue for op in program.loop if op.id in ring.loads)
 
 
 def _mixed(program: TileProgram, memory: int) -> float:

@@ -7,6 +7,7 @@ the loop. Extents are in elements, times in cycles of an SM.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -311,19 +312,28 @@ class TileProgram:
     lazy: Lazy | None = None
     offsets: Source | None = None
     over_rows_bytes: int = 0
+    _by_key: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""
-        return {op.id: op for op in self.ops}[one]
+        found: TileOp = self._kept(one, lambda: {op.id: op for op in self.ops})
+        return found
 
     def named(self, text: str) -> TileOp:
         """The operation whose id has this text, as schedules record it; KeyError if there is none."""
-        return {str(op.id): op for op in self.ops}[text]
+        found: TileOp = self._kept(text, lambda: {str(op.id): op for op in self.ops})
+        return found
 
     def value(self, one: ValueId | None) -> Value:
         """The value with this id; KeyError if there is none."""
-        values: dict[ValueId | None, Value] = {value.id: value for value in self.values}
-        return values[one]
+        found: Value = self._kept(one, lambda: {value.id: value for value in self.values})
+        return found
+
+    def _kept(self, key: Any, alike: Callable[[], Mapping[Any, Any]]) -> Any:
+        """What is known by a key; it is kept, with all that are `alike`, as models and prices ask for each often."""
+        if key not in self._by_key:
+            self._by_key.update(alike())
+        return self._by_key[key]
 
     @property
     def loop(self) -> tuple[TileOp, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval, releases, ring_bound
-from wsopt.perf.effective_ii import effective_ii, ramps
+from wsopt.perf.effective_ii import effective_iis, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, OpKind, TileProgram
@@ -102,7 +102,7 @@ def ii_lower_bound(program: TileProgram, machine: Machine, most: Sequence[int] |
     slots = [ring_bound(program, machine, *one) for one in zip(program.rings, deepest, strict=True)]
     least_depth = max(1, program.structure.retained)
     depths = range(least_depth, deepest[0] + 1) if program.iteration is Iteration.TILE else deepest[:1]
-    effective = min((effective_ii(program, machine, depth) for depth in depths), default=0)
+    effective = min(effective_iis(program, machine, depths), default=0)
     own = unit_load(program), recurrence(program), promotion(program), k_block_alone(program)
     least = max(*own, effective, *slots)
     return math.ceil(least / program.grain) * program.grain

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.contention import slot_lifetime
-from wsopt.perf.effective_ii import effective_ii
+from wsopt.perf.effective_ii import effective_iis
 from wsopt.program.ids import OpKind
 from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, Live, TileProgram
@@ -120,11 +120,11 @@ def _rings(m: Model) -> None:
     for number, plan in enumerate(m.program.rings):
         allowed = depths(m.program, m.machine, number)
         depth = m.depth[plan.name] = m.cp.new_int_var(allowed[0], allowed[-1], f"depth[{plan.name}]")
-        for d in allowed:
+        for d, effective in zip(allowed, effective_iis(m.program, m.machine, allowed), strict=True):
             is_d = m.slots[plan.name, d] = m.cp.new_bool_var(f"depth[{plan.name}]={d}")
             m.cp.add(depth == d).only_enforce_if(is_d)
             m.cp.add(depth != d).only_enforce_if(~is_d)
-            m.cp.add(m.ii >= m.t(effective_ii(m.program, m.machine, d))).only_enforce_if(is_d)
+            m.cp.add(m.ii >= m.t(effective)).only_enforce_if(is_d)
             for release in map(m.program.op, plan.releases):
                 freed = m.start[release.id] + m.t(release.issue + release.latency)
                 later, k_block = budget.next_in_slot(release.copy, d, m.program.structure.copies)
