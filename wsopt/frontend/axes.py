@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from networkx.utils import UnionFind
+
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.kinds import (
@@ -18,7 +20,6 @@ from wsopt.frontend.kinds import (
     QUANTIZING,
     Kind,
 )
-from wsopt.frontend.union import UnionFind
 from wsopt.graph.types import DType, Graph, Node, row_major_strides
 from wsopt.tensors.views import Role
 
@@ -95,7 +96,7 @@ class Axes:
     sums: tuple[str, ...]
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    same: UnionFind[Dim] = field(default_factory=UnionFind)
+    same: UnionFind = field(default_factory=UnionFind)
     cuts: dict[Dim, tuple[Dim, ...]] = field(default_factory=dict)
     extents: dict[Dim, int] = field(default_factory=dict)
     roles: dict[Dim, Role] = field(default_factory=dict)
@@ -118,7 +119,7 @@ class Axes:
 
     def leaves(self, axis: Dim) -> tuple[Dim, ...]:
         """The atoms of an axis, outer ones first."""
-        found = self.same[axis]
+        found: Dim = self.same[axis]
         return (
             tuple(leaf for part in self.cuts[found] for leaf in self.leaves(part))
             if found in self.cuts
@@ -251,7 +252,7 @@ class Axes:
 
     def cut(self, axis: Dim, inner: int) -> tuple[Dim, Dim]:
         """Cut an axis into an outer and an inner part, which has so many elements."""
-        whole = self.same[axis]
+        whole: Dim = self.same[axis]
         outer_part, inner_part = ((f"{whole[0]}.{whole[1]}", part) for part in range(2))
         self.cuts[whole] = outer_part, inner_part
         self.extents |= {outer_part: self.extents[whole] // inner, inner_part: inner}

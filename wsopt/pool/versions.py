@@ -12,7 +12,7 @@ from wsopt import __version__
 from wsopt.cache import source_files
 
 Versions = Mapping[str, str]
-_PACKAGES = ("ortools", "triton", "numpy")
+_PACKAGES = ("ortools", "triton", "numpy", "networkx")
 _MACHINES = "machine/data/"
 
 
