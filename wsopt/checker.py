@@ -126,7 +126,7 @@ def _dynamic(program: TileProgram) -> Faults:
     """Tiles are taken at run time by persistent blocks of loops over tiles that carry nothing from tile to tile."""
     s = program.structure
     if s.dynamic and not (s.persistent and program.iteration is Iteration.TILE and not carried(program)):
-        yield "emitter.v1: tiles are taken at run time only where rows stream and nothing is carried between them"
+        yield "tiles are taken at run time, where a loop is not over tiles, or carries from tile to tile"
 
 
 def _k_block_starts(schedule: Schedule, program: TileProgram, plan: RingPlan) -> list[list[int]]:

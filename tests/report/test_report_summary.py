@@ -36,6 +36,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "paired": False,
             "lazy": False,
             "retained": 0,
+            "dynamic": False,
         },
         "ii_cycles": 512,
         "partitions": [
