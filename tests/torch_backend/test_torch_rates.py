@@ -68,6 +68,27 @@ def test_beyond_the_grid_is_the_speed_at_its_edge() -> None:
     assert [rates.speed((size,)) for size in (1, 2, 4, 8, 64)] == pytest.approx([10, 10, 20, 40, 40])
 
 
+def test_less_than_the_smallest_takes_as_long(h200: Machine) -> None:
+    """A row of a product, or few queries: kernels are bound by weights, by keys, or by their launch."""
+    assert Rates({(2, 4): 1.0, (8, 16): 1.0}).padding((1, 1)) == 8.0
+    rows = [inductor_us(product(rows, 4096, 4096), h200) for rows in (1, 4, 16)]
+    assert rows == pytest.approx([TIMES["product", 16, 4096, 4096]] * 3)
+    assert inductor_us(attention(32, 16, 128, True), h200) == min(
+        us for (kind, *_), us in TIMES.items() if kind == "attention"
+    )
+    assert inductor_us(decoding(32, 65536, 128), h200) > 2 * 2 * 32 * 65536 * 128 / 4.8e6
+
+
+def decoding(heads: int, keys: int, depth: int) -> Graph:
+    g = GraphBuilder("piece")
+    q, k, v = (
+        g.input(name, (heads, rows, depth), "bf16") for name, rows in zip("qkv", (1, keys, keys), strict=True)
+    )
+    s = g.mul(g.matmul(q, k, transpose_b=True), depth**-0.5)
+    g.output(g.cast(g.matmul(g.cast(g.softmax(s), "bf16"), v), "bf16", name="o"))
+    return g.build()
+
+
 def test_a_size_without_a_measurement_beside_it_has_the_best_speed() -> None:
     assert Rates({(1, 1): 5.0, (1, 2): 7.0, (2, 1): 6.0}).speed((2, 2)) == 7.0
 

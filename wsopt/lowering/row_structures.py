@@ -74,8 +74,8 @@ def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int,
 
 
 def _may_be_dynamic(region: Region, s: Structure, machine: Machine) -> bool:
-    """Whether blocks may take tiles at run time: where there are more than blocks, and nothing is carried from tile to
-    tile, for of which tiles that is would depend on timing.
+    """Whether blocks may take tiles at run time: where there are more than blocks, and nothing is carried from one to
+    another, for of which tiles that is would depend on timing.
     """
     grid = grid_of(region, s)
     taken = grid.tiles // (grid.column_tiles if region.running else 1)

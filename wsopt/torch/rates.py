@@ -1,8 +1,9 @@
 """What Inductor would take for a piece: the times that its kernels were measured to take, by size.
 
 That is no model of Inductor. `rates.json` is what `wsopt.torch.sweep` wrote on one machine, for products, attention
-and bytes; between the sizes measured there times are interpolated, and beyond them the work is done at the speed of
-the nearest. What Inductor would compute around a piece anyway, and might compute together with it, is not seen.
+and bytes; between the sizes measured there times are interpolated, and work beyond them is done at the speed of the
+nearest. What is smaller takes as long as the smallest: a kernel is no quicker for one row than for sixteen. What
+Inductor would compute around a piece anyway, and might compute together with it, is not seen.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Rates:
     """Work a microsecond by size, over a grid of sizes."""
 
     speeds: Mapping[tuple[int, ...], float]
+    least_us: float = 0.0
+    """The time of the quickest of them."""
 
     def speed(self, size: Sequence[float]) -> float:
         """The speed at a size: the geometric mean of those around it, weighted by how near they are; beyond the grid
@@ -53,6 +56,11 @@ class Rates:
         if not weights:  # what was too large to be measured
             return max(self.speeds.values())
         return math.exp(total / weights)
+
+    def padding(self, size: Sequence[float]) -> float:
+        """How many times the work there is at a size whose extents are at least the grid's."""
+        axes = zip(*self.speeds, strict=True)
+        return math.prod(max(1.0, min(axis) / value) for axis, value in zip(axes, size, strict=True))
 
 
 def _around(axis: Sequence[int], value: float) -> list[tuple[int, float]]:
@@ -74,7 +82,8 @@ def measured() -> dict[str, Rates]:
     for row in rows:
         shape = tuple(row["shape"])
         speeds.setdefault(row["kind"], {})[shape] = _work(row["kind"], shape) / row["us"]
-    return {kind: Rates(found) for kind, found in speeds.items()}
+    least = {kind: min(row["us"] for row in rows if row["kind"] == kind) for kind in speeds}
+    return {kind: Rates(found, least[kind]) for kind, found in speeds.items()}
 
 
 def _work(kind: str, shape: tuple[int, ...]) -> float:
@@ -106,8 +115,12 @@ def _attention_us(region: Cuttable, machine: Machine) -> float:
     depth = region.extent(Role.COLUMN)
     heads = max(1.0, region.flops / (4.0 * rows * keys * depth)) * rows / keys
     causal = int(needed_flops(region) < _CAUSAL * region.flops)
-    speed = measured()["attention"].speed((heads, keys, depth, causal))
-    return needed_flops(region) / (speed * _tensor_share(machine, DType.BF16))
+    rates = measured()["attention"]
+    us = needed_flops(region) / (
+        rates.speed((heads, keys, depth, causal)) * _tensor_share(machine, DType.BF16)
+    )
+    # Few queries, as when tokens are generated, were not measured: their keys and values are at least read.
+    return max(us, rates.least_us, _bytes_us(needed_bytes(region), machine))
 
 
 def _product_us(graph: Graph, node: Node, machine: Machine) -> float:
@@ -115,11 +128,9 @@ def _product_us(graph: Graph, node: Node, machine: Machine) -> float:
     contracted = left.shape[matmul_dims(node)[0][1]]
     *_, columns = node.type.shape
     rows = node.type.size // columns
-    share = _tensor_share(machine, left.dtype)
-    return sum(
-        2.0 * rows * own * contracted / (measured()["product"].speed((rows, own, contracted)) * share)
-        for own in _joined_columns(graph, node) or (columns,)
-    )
+    share, rates = _tensor_share(machine, left.dtype), measured()["product"]
+    sizes = [(rows, own, contracted) for own in _joined_columns(graph, node) or (columns,)]
+    return sum(2.0 * math.prod(one) * rates.padding(one) / (rates.speed(one) * share) for one in sizes)
 
 
 def _joined_columns(graph: Graph, product: Node) -> tuple[int, ...]:
@@ -162,7 +173,8 @@ def _operands(graph: Graph) -> Iterator[str]:
 def _bytes_us(nbytes: float, machine: Machine) -> float:
     there = load_machine(_MACHINE)
     share = machine.dram_sustained_bandwidth / there.dram_sustained_bandwidth
-    return nbytes / (measured()["bytes"].speed((nbytes,)) * share)
+    rates = measured()["bytes"]
+    return nbytes * rates.padding((nbytes,)) / (rates.speed((nbytes,)) * share)
 
 
 def _tensor_share(machine: Machine, dtype: DType) -> float:
