@@ -309,3 +309,35 @@ def test_longer_rows_of_packed_weights() -> None:
     assert f"and {few:.1f} and {long:.1f} with K-blocks of 256" in PAGE
     reads = [us * ratios["read"] for us, ratios in found.values()]
     assert f"takes {min(reads):.1f} to {max(reads):.1f}" in PAGE
+
+
+def test_blocks_that_drift_apart() -> None:
+    data = measured("calibration/h100_dynamic_tiles")
+    plain = {(one["columns"], one["kernel"]): one["us"] for one in data["plain"]}
+    kinds = ("one a block w8", "strided w8 x4", "blocked w8 x4", "dynamic w8 x4 (less zero)")
+    one, strided, stretch, counter = (plain[8192, kind] for kind in kinds)
+    assert f"take {one:.1f} us with one row a block" in PAGE
+    assert (
+        f"{strided:.1f} with four blocks an SM that stride, {stretch:.1f} where each has a stretch of its own"
+        in PAGE
+    )
+    assert (
+        f"and {counter:.1f} where rows come from a counter; a copy takes {plain[8192, 'copy']:.1f}." in PAGE
+    )
+    found = {
+        one["kernel"]: tuple(min(one[way]) for way in ("turns_us", "run_time_us")) for one in data["kernels"]
+    }
+
+    def told(kernel: str) -> tuple[str, str]:
+        turns, taken = found[kernel]
+        return f"{turns:.1f}", f"{taken:.1f}"
+
+    norm, wide = (
+        told("rms_8192_consumers_1_consumer_warps_4_ring_2"),
+        told("rms_16384_consumers_1_consumer_warps_8_ring_2"),
+    )
+    assert f"from {norm[0]} to {norm[1]} us, of 2048 x 16384 from {wide[0]} to {wide[1]}" in PAGE
+    silu = "silu_columns_2048_rows_1_consumers_{}_consumer_warps_4_ring_{}"
+    assert "silu of 8192 x 8192 from {} to {}".format(*told(silu.format(2, 4))) in PAGE
+    assert "(64 KB: {} to {})".format(*told("rms_8192_consumers_2_consumer_warps_4_ring_2")) in PAGE
+    assert "are too few ({} to {})".format(*told(silu.format(1, 8))) in PAGE
