@@ -103,7 +103,7 @@ def test_what_cannot_be_met_says_what_to_leave_out(warm: Path) -> None:
     assert not (warm / "out").exists()
     told = "leave out ring=30: under rows=64,consumers=1 there is one, "
     assert told in done.stderr
-    remedy = wsopt(warm, "compile", "small.json", "--under", "rows=64,consumers=1", "-o", "out")
+    remedy = wsopt(warm, "compile", "small.json", "--under", "rows=64", "--under", "consumers=1", "-o", "out")
     assert remedy.returncode == 0, remedy.stderr
     assert json.loads((warm / "out" / "schedule.json").read_text())["schedule"]["structure"]["consumers"] == 1
 

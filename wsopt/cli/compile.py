@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wsopt.cli.options import AsJson, Graph, Scheduler
+from wsopt.cli.options import AsJson, Graph, Scheduler, listed
 from wsopt.terminal import print_json, print_text, progress, tell
 
 if TYPE_CHECKING:
@@ -45,9 +45,11 @@ def compile_(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="the folder to write")] = None,
     machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
     time_limit: Annotated[float | None, typer.Option(min=0.001, help="seconds for the whole command")] = None,
-    under: Annotated[
-        str | None,
-        typer.Option(metavar="SPEC", help="conditions, such as consumers=2,ring=3: the best under them"),
+    specs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--under", metavar="SPEC", help="conditions, such as consumers=2,ring=3: the best under them"
+        ),
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="neither read nor write the cache")] = False,
     tuned: Annotated[bool, typer.Option("--tuned", help="choose by what `tune` has measured")] = False,
@@ -73,6 +75,7 @@ def compile_(
     from wsopt.program.conditions import FREE
     from wsopt.schedule.spec import parse_conditions
 
+    under = listed(specs)
     _tuned_options(tuned=tuned, card=card, time_limit=time_limit, under=under, scheduler=scheduler)
     conditions = FREE if under is None else parse_conditions(under, "--under")
     target = output or Path(f"{graph.stem}.wsopt")

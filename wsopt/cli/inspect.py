@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wsopt.cli.options import listed
 from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.errors import InputError, Problem
 from wsopt.terminal import print_json, print_text, progress
@@ -28,9 +29,13 @@ def inspect(
     runner_up: Annotated[
         bool, typer.Option("--runner-up", help="solve the best of the others, and say what it does")
     ] = False,
-    against: Annotated[
-        str | None,
-        typer.Option(metavar="SPEC", help="conditions such as consumers=2,ring=3, or another build: compare"),
+    specs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--against",
+            metavar="SPEC",
+            help="conditions such as consumers=2,ring=3, or another build: compare",
+        ),
     ] = None,
     keep: Annotated[
         Path | None,
@@ -57,6 +62,7 @@ def inspect(
     from wsopt.partition.build import is_cut
     from wsopt.ranges.build import is_range
 
+    against = listed(specs)
     written = html is not None or perfetto is not None
     if written and runner_up:
         raise typer.BadParameter(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wsopt.cli.options import Folders
+from wsopt.cli.options import Folders, listed
 from wsopt.errors import CheckError
 from wsopt.terminal import print_text, progress
 
@@ -15,7 +15,7 @@ from wsopt.terminal import print_text, progress
 def bench(
     folders: Folders,
     baseline: Annotated[
-        str | None, typer.Option(help="names, separated by commas; if not given, all that apply")
+        list[str] | None, typer.Option(help="names, separated by commas; if not given, all that apply")
     ] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="write the results")
@@ -31,7 +31,8 @@ def bench(
     every = [one for folder in folders for one in _measured(folder)]
     require_torch("bench")
     require_triton("bench")
-    names = DEFAULT_BASELINES if baseline is None else tuple(name for name in baseline.split(",") if name)
+    asked = listed(baseline)
+    names = DEFAULT_BASELINES if asked is None else tuple(name for name in asked.split(",") if name)
     options = BenchOptions(baselines=names, together=together)
     document = bench_folders(every, options, json_path=json_path)
     print_text(text_table(document))

@@ -17,3 +17,8 @@ Scheduler = Annotated[
         metavar="ADDRESS", help="a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers search"
     ),
 ]
+
+
+def listed(given: list[str] | None) -> str | None:
+    """One list of an option that may be given several times, each a list with commas; None if it never was."""
+    return ",".join(given) if given else None
