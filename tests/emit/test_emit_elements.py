@@ -112,6 +112,28 @@ def test_rows_that_are_seen_in_parts_have_whole_ones() -> None:
     assert "rows have 320 elements: this schedule takes multiples of 256" in fault
 
 
+def test_a_mask_that_ends_between_whole_runs_lets_threads_load_them() -> None:
+    """Rows that are seen in parts are multiples of these, so that no run of 16 ends within; else Triton loads one by
+    one. Of what a run holds beyond the end nothing is read.
+    """
+
+    def shifted(shape: tuple[int, int]) -> Body:
+        def body(g: GraphBuilder) -> Symbol:
+            return g.cast(
+                g.add(g.input("x", shape, "bf16"), g.input("b", shape[1:], "bf16")), "bf16", name="y"
+            )
+
+        return body
+
+    made = build(graph_of(shifted((6, 1024))), structure(2, 512, 2))
+    good = "mask=columns // 16 < column_extent // 16"
+    assert good in made.source
+    for shape in ((6, 1024), (5, 768)):
+        assert case(graph_of(shifted(shape))).fault(made.source, 1) is None
+    wrong = made.source.replace(good, good + " + 1")
+    assert case(graph_of(shifted((5, 768)))).fault(wrong, 1) is not None
+
+
 def test_one_row_may_be_of_any_length() -> None:
     made = build(graph_of(doubled((7, 100))), structure(1, 256, 1))
     for shape in ((7, 100), (1, 3), (11, 77)):

@@ -5,6 +5,7 @@ Everything is derived once, from a verified schedule and its tile program; nothi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,10 @@ from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, S
 
 STATIONARY = Slots("stationary", "STATIONARY_SETS")
 """The sets of tiles that a block holds through its loop."""
+
+
+_THREAD_COLUMNS = 16
+"""Elements of a row that a thread loads at a time, at most: 16 bytes of the narrowest type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,14 @@ class KernelPlan:
     def in_order(self) -> bool:
         """Whether tiles are taken row by row, as they lie: none shares an operand with another."""
         return self.loops_over_tiles and self.s.group == 1
+
+    @property
+    def column_multiple(self) -> int:
+        """Columns of which a call's tensors have a multiple, at most as many as a thread loads at a time: a launch
+        checks that of rows that are folded.
+        """
+        folds = {box.fold for box in (*self.moved, *self.outputs.values()) if box.fold}
+        return math.gcd(_THREAD_COLUMNS, *folds) if folds else 1
 
     @property
     def chosen(self) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The loads of vectors and scalars by address.
 
-Threads load them element by element, for nothing says that they begin with a multiple of 16 bytes.
+Threads load them element by element where a pointer is no multiple of 16 bytes, which the compiler is told at a first
+call, and where a mask may end between two neighbours.
 """
 
 from __future__ import annotations
@@ -30,7 +31,14 @@ def load(plan: KernelPlan, name: str) -> str:
     """The load of a vector or scalar for a tile that is an iteration, of what the tensor has."""
     spans = plan.vectors[name].of.spans
     ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
-    end = "column_extent" if plan.columns else "ROW_LENGTH"
-    along = f"columns < {end}" if ragged and Role.COLUMN in spans else ""
+    along = _before_end(plan) if ragged and Role.COLUMN in spans else ""
     inside = "rows < row_extent" if Role.ROW in spans else along
     return load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
+
+
+def _before_end(plan: KernelPlan) -> str:
+    """The condition that columns are a tensor's. Where there are only whole runs of what a thread loads at a time it
+    is told of those: else Triton loads element by element.
+    """
+    end, whole = "column_extent" if plan.columns else "ROW_LENGTH", plan.column_multiple
+    return f"columns // {whole} < {end} // {whole}" if plan.columns and whole > 1 else f"columns < {end}"
