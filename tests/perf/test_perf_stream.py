@@ -14,6 +14,7 @@ from wsopt.perf.contention import held_cycles, slot_lifetime
 from wsopt.perf.costs import TILE_GRAIN
 from wsopt.perf.effective_ii import bytes_on_the_way, effective_ii, stream_effective_ii
 from wsopt.perf.price import lower
+from wsopt.program.facts import Arithmetic, Read
 from wsopt.program.ids import OpKind
 from wsopt.program.program import TileOp, TileProgram, Unit
 
@@ -123,6 +124,20 @@ def test_the_measured_machine_likes_rings_that_are_neither_short_nor_long(
     assert 2 <= best <= 5
     assert effective[1] > 1.1 * effective[best]
     assert effective[12] > 1.03 * effective[best]
+
+
+def test_schedulers_issue_the_instructions_of_all_consumers(rows: TileProgram, card: Machine) -> None:
+    """On a card with one scheduler, where a consumer alone would not have to wait for it."""
+    few = replace(card, stream_knee=100.0, schedulers_per_sm=1)
+    counted = 0.0
+    for op in rows.loop:
+        if isinstance(op.counts, Arithmetic):
+            counted += op.counts.mix.instructions * op.counts.elements
+        elif isinstance(op.counts, Read):
+            counted += op.counts.widened + op.counts.divisions * 45 * 32 * op.counts.warps
+    assert counted / 32 > held_cycles(rows)[Unit.MEMORY] > counted / 128
+    assert stream_effective_ii(rows, few, 12) == grains(counted / 32)
+    assert stream_effective_ii(rows, card, 12) < grains(counted / 32)
 
 
 # --- tiles taken at run time ------------------------------------------------------------------------------

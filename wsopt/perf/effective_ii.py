@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import busiest, held_cycles, norm, slot_lifetime
 from wsopt.perf.costs import load_cycles
+from wsopt.program.facts import Arithmetic, Read
 from wsopt.program.ids import OpKind
 from wsopt.program.program import Demand, Iteration, RingPlan, TileProgram, Unit
 
@@ -121,10 +122,15 @@ def effective_iis(program: TileProgram, machine: Machine, slots: Iterable[int]) 
 # --- rows that stream -----------------------------------------------------------------------------------
 
 
+_DIVISION_INSTRUCTIONS = 45
+"""Instructions of a division of whole numbers, with what is computed from it, as machine code has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """Rows that stream, whatever their ring: the cycles of a tile in device memory, its share of the loss to reads
-    that meet writes, the cycles that a slot lives, and those that a tile takes the loading warp at least.
+    that meet writes, the cycles that a slot lives, and those that a tile takes the loading warp or the schedulers of
+    the SM at least.
     """
 
     program: TileProgram
@@ -142,7 +148,9 @@ class Stream:
         memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
         copies = [op.busy for op in program.loop if op.id in ring.loads]
         life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
-        least = _least(program, machine, ring) if program.structure.dynamic else 0.0
+        least = _issued(program, machine)
+        if program.structure.dynamic:
+            least = max(least, _asked(program, machine, ring))
         return cls(program, machine, memory, _mixed(program, memory), life, least)
 
     def effective_ii(self, slots: int) -> int:
@@ -168,7 +176,22 @@ def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> i
     return Stream.of(program, machine).effective_ii(slots)
 
 
-def _least(program: TileProgram, machine: Machine, ring: RingPlan) -> float:
+def _issued(program: TileProgram, machine: Machine) -> float:
+    """Cycles in which the SM's schedulers issue the instructions of all consumers for a tile, one of a warp each.
+
+    A consumer alone hardly fills them. Several do, whose warps share them, and pipes that none of them fills.
+    """
+    slots, count = machine.schedulers_per_sm * machine.threads_per_warp, 0.0
+    for op in program.loop:
+        match op.counts:
+            case Arithmetic(mix=mix, elements=elements):
+                count += mix.instructions * elements
+            case Read(widened=widened, divisions=divisions, warps=warps):
+                count += widened + divisions * _DIVISION_INSTRUCTIONS * warps * machine.threads_per_warp
+    return count / slots
+
+
+def _asked(program: TileProgram, machine: Machine, ring: RingPlan) -> float:
     """Cycles of the loading warp for a tile whose number it asks for: it waits for it, and has copies to start."""
     number = machine.next_tile_cycles / (program.grid.column_tiles if program.long_rows else 1)
     return number + sum(op.issue for op in program.loop if op.id in ring.loads)
