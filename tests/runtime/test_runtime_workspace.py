@@ -171,23 +171,53 @@ def dynamic_source() -> str:
     return build(graph_of(added), s).source
 
 
-def test_a_counter_of_tiles_is_a_workspace(dynamic_source: str) -> None:
-    stage = Stage(dynamic_source)
-    stage.driver.sizes = [
-        size for kind in stage.names["SIGNATURE"].values() for size in parameter_sizes(kind)
-    ]
-    stage.driver.sizes += [8, 8]
-    names = list(stage.names["INPUTS"])
-    stream, numbers = stage.stream, list[int]()
-    for stage.stream in (stream, stream, stream + 1):
+KEPT: list[Any] = []
+
+
+@pytest.fixture
+def dynamic(dynamic_source: str) -> Stage:
+    made = Stage(dynamic_source)
+    kinds = made.names["SIGNATURE"].values()
+    made.driver.sizes = [*(size for kind in kinds for size in parameter_sizes(kind)), 8, 8]
+    return made
+
+
+def counted(stage: Stage, rows: int = 64) -> int:
+    """The address of the counter of a launch, of tensors that no launch before it had."""
+    given = {name: tensor(rows, 512) for name in ("x", "w")}
+    KEPT.append((given, stage.run(**given)))
+    return int.from_bytes(stage.driver.launches[-1][2][-3], "little")
+
+
+def test_a_counter_of_tiles_is_a_workspace(dynamic: Stage) -> None:
+    stream, numbers = dynamic.stream, list[int]()
+    for dynamic.stream in (stream, stream, stream + 1):
         for rows in (64, 64, 32):
-            stage.run(**{name: tensor(rows, 512) for name in names})
-            _, counter = stage.launcher._workspaces[0, stage.stream]
-            assert int.from_bytes(stage.driver.launches[-1][2][-3], "little") == counter.data_ptr()
+            numbers.append(counted(dynamic, rows))
+            _, counter = dynamic.launcher._workspaces[0, dynamic.stream]
+            assert numbers[-1] == counter.data_ptr()
             assert (counter.numel(), counter.numpy().any()) == (1, False)
-            numbers.append(counter.data_ptr())
     assert len({*numbers[:6]}) == len({*numbers[6:]}) == 1
     assert numbers[0] != numbers[-1], "launches on two streams may run at the same time"
+
+
+def test_every_captured_launch_has_a_counter_of_its_own(dynamic: Stage) -> None:
+    """Graphs that were captured on one stream may be replayed on two."""
+    dynamic.capturing = True
+    with pytest.raises(RuntimeError, match=r"no counter of tiles.*call run\(\) or prepare\(\) once.*before"):
+        counted(dynamic)
+    dynamic.capturing = False
+    own = counted(dynamic)
+    dynamic.capturing = True
+    captured = [counted(dynamic) for _ in range(100)]
+    assert len({own, *captured}) == 101
+    dynamic.launcher._spare[0] = tuple(one[:0] for one in dynamic.launcher._spare[0])
+    with pytest.raises(RuntimeError, match="no counter of tiles is left for one more launch"):
+        counted(dynamic)
+    dynamic.capturing = False
+    assert counted(dynamic) == own
+    dynamic.capturing = True
+    assert counted(dynamic) not in {own, *captured}
 
 
 def parameter_sizes(kind: str) -> list[int]:

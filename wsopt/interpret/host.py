@@ -76,6 +76,10 @@ class HostTensor:
         """Extents."""
         return Shape(self.numpy_array.shape)
 
+    def __getitem__(self, part: slice) -> HostTensor:
+        """A part of its first dimension."""
+        return HostTensor(self.numpy_array[part], storage=self.storage)
+
     @property
     def ndim(self) -> int:
         """Number of dimensions."""

@@ -14,6 +14,8 @@ import torch
 from wsopt.runtime.driver import _Call
 from wsopt.runtime.launcher import _CALLS, _LAYOUTS, _LOCK, Launcher, _keep
 
+_SPARE_COUNTERS = 512  # for so many captured launches, between two calls outside of captures
+
 
 def _new_workspace(device: Any, elements: int, counters: int) -> Any:
     """Memory for so many f32 elements of partial sums, and so many counters."""
@@ -32,7 +34,8 @@ class WorkspaceLauncher(Launcher):
 
     A stream's workspace is made, or made anew at least twice as large, when a call first needs it. What was made is
     never freed, since a captured graph may use it at every replay; all of a stream's workspaces together are at most
-    twice the largest.
+    twice the largest. Of counters alone every captured launch has its own, so that graphs that were captured on one
+    stream may be replayed at the same time.
     """
 
     def __init__(
@@ -55,6 +58,8 @@ class WorkspaceLauncher(Launcher):
             key = (device.index, self._host.stream(device.index))
             found = self._workspaces.get(key)
             if torch.cuda.is_current_stream_capturing():
+                if self._arguments == 1:
+                    return self._own_counters(device, counters)
                 found = self._captured(device, found, elements, counters)
             else:
                 if _too_small(found, elements, counters):
@@ -74,10 +79,25 @@ class WorkspaceLauncher(Launcher):
             )
         return found
 
+    def _own_counters(self, device: Any, counters: int) -> Any:
+        """Counters that no other launch has, of those that were cleared outside of captures."""
+        spare: Any = self._spare.get(device.index)
+        if _too_small(spare, 0, counters):
+            raise RuntimeError(
+                "no counter of tiles is left for one more launch, and none can be cleared while a CUDA graph is "
+                "captured: call run() or prepare() once, with tensors of these shapes, before the capture"
+            )
+        self._spare[device.index] = spare[0], spare[1][counters:]
+        return spare[0], spare[1][:counters]
+
     def _set_aside(self, device: Any, elements: int, counters: int) -> None:
-        """Have a spare workspace, cleared before any stream may take it."""
+        """Have a spare workspace, or counters for many captured launches, cleared before any stream may take them."""
         spare = self._spare.get(device.index)
-        if _too_small(spare, elements, counters):
+        if self._arguments == 1:
+            if _too_small(spare, 0, _SPARE_COUNTERS // 2 * counters):
+                self._spare[device.index] = self._grown(device, None, 0, _SPARE_COUNTERS * counters)
+                torch.cuda.current_stream(device).synchronize()
+        elif _too_small(spare, elements, counters):
             self._spare[device.index] = self._grown(device, spare, elements, counters)
             torch.cuda.current_stream(device).synchronize()
 
