@@ -14,6 +14,7 @@ from emit_mutants import survives, survivors
 
 from wsopt.codegen import compile_kernel, verdict
 from wsopt.emit.source import expectation
+from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import Mutant
 from wsopt.program.types import Sharing, Structure
 
@@ -71,6 +72,15 @@ def test_the_same_but_for_who_takes_a_tile() -> None:
     assert lines["        tile = told_tile(tile_numbers, slot)"] == 1
     assert [line for line in gone if "for tile in range" in line]
     assert not [line for line in gone if "gl.load" in line or "tma_" in line]
+
+
+def test_tensors_may_bear_its_names() -> None:
+    def body(g: GraphBuilder) -> Symbol:
+        x, taken = g.input("tile_numbers", (9, 512), "bf16"), g.input("taken", (512,), "bf16")
+        return g.cast(g.mul(x, taken), "bf16", name="told_tile")
+
+    made = emitted(body, (2, 256, 2, 0))
+    assert case(made.graph).fault(made.source, 1) is None
 
 
 EQUIVALENT = Counter({("double-wait", ""): 4, ("swap-argument", ""): 2})

@@ -30,7 +30,7 @@ from wsopt.tensors.views import Packing
 _OWN_NAMES = frozenset({"INPUTS", "OUTPUTS", "blocks", "k_block_counts", "order_table"})
 """Names that `bind` uses, which the kernel's device functions may give to tensors."""
 
-_WORKSPACE_NAMES = frozenset({"workspace", "arrivals", "parts"})
+_WORKSPACE_NAMES = frozenset({"workspace", "arrivals", "parts", "taken"})
 """The same where a launch has a workspace."""
 
 _PACKINGS = {DType.I4: "four_bits", DType.I8: "eight_bits"}
