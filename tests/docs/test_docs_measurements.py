@@ -80,6 +80,21 @@ def test_what_an_h100_gave() -> None:
     assert f"of 16 at {many:.2f} and {one:.2f} of the speed of a kernel that only reads" in readme
 
 
+def test_norms_of_rows() -> None:
+    rows = {row.name: row for row in load_document(DOCS / "rows" / "h200.json").rows}
+    readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    norms = [rows[f"{kind}_{length}"] for kind in ("rms", "layer_norm") for length in (4096, 8192, 16384)]
+    told = [
+        [one.graph_ratio or one.ratio or 0.0 for row in norms for one in row.baselines if one.name == name]
+        for name in ("copy", "inductor")
+    ]
+    (low, high), (least, most) = ((min(one), max(one)) for one in told)
+    assert [len(one) for one in told] == [6, 6]
+    assert (
+        f"are at {low:.2f} to {high:.2f} of the one and at {least:.2f} to {most:.2f} of the other" in readme
+    )
+
+
 def test_f8_with_scales() -> None:
     rows = {row.name: row for row in load_document(DOCS / "f8" / "h100.json").rows}
     few, one, large = (f"{shape}" for shape in ("128x7168x2048", "4096x4096x7168", "4096x7168x16384"))
