@@ -13,7 +13,9 @@ from emit_builds import SEEDS, Body, Emitted, build, case, graph_of, small_case
 from emit_mutants import survives, survivors
 
 from wsopt.codegen import compile_kernel, verdict
-from wsopt.emit.source import expectation
+from wsopt.emit.source import emit, expectation
+from wsopt.emit.stamps import Trace
+from wsopt.errors import LoweringError
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import Mutant
 from wsopt.program.types import Sharing, Structure
@@ -81,6 +83,14 @@ def test_tensors_may_bear_its_names() -> None:
 
     made = emitted(body, (2, 256, 2, 0))
     assert case(made.graph).fault(made.source, 1) is None
+
+
+def test_stamps_are_of_tiles_in_turns() -> None:
+    trace = Trace()
+    with pytest.raises(LoweringError, match="trace a build made with `--under dynamic=no`"):
+        emit(emitted(element_graphs.biased, (2, 256, 2, 0)).verified, trace)
+    turns = emitted(element_graphs.biased, (2, 256, 2, 0), dynamic=False)
+    assert "stamps" in emit(turns.verified, trace)
 
 
 EQUIVALENT = Counter({("double-wait", ""): 4, ("swap-argument", ""): 2})

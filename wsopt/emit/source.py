@@ -164,29 +164,35 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes.
 
     With a `trace` it has stamps between its instructions, and the records as one output more (`records.py`).
-    Raises LoweringError for a trace that is run of a kernel whose sums are split, or go over rows.
+    Raises LoweringError for a trace that is run of a kernel whose blocks do not have whole tiles in turns.
     """
     plan = plan_of(verified, trace)
-    if trace is not None and trace.run and plan.split:
-        told, asked = ("blocks", "shares=no") if plan.s.shares else (f"{plan.s.splits} blocks", "splits=1")
-        raise LoweringError(
-            f"graph {plan.program.whole.name}: its sums are split over {told}, and the stamps of a "
-            f"traced kernel are of whole tiles: trace a build made with `--under {asked}`"
-        )
-    if trace is not None and trace.run and plan.carried:
-        raise LoweringError(
-            f"graph {plan.program.whole.name}: its blocks leave parts of sums over the rows, and the stamps of a "
-            "traced kernel are of tiles alone: trace a build of the graph without those outputs"
-        )
-    if trace is not None and trace.run and plan.s.paired:
-        raise LoweringError(
-            f"graph {plan.program.whole.name}: pairs of blocks work on its tiles, and the stamps of a traced kernel "
-            "are of single blocks: trace a build made with `--under paired=no`"
-        )
+    if trace is not None and trace.run and (reason := _untraced(plan)):
+        raise LoweringError(f"graph {plan.program.whole.name}: {reason}")
     consumer = consumer_of(plan)
     template = text.environment().get_template("kernel.py.jinja")
     launch = launcher_context(recipe_of(plan, consumer.least))
     return template.render(kernel=_device(plan, consumer), launch=launch, version=__version__)
+
+
+def _untraced(plan: KernelPlan) -> str:
+    """Why a kernel that runs has no stamps, and what to do; empty if it has."""
+    told = "and the stamps of a traced kernel are of"
+    if plan.split:
+        over, asked = ("blocks", "shares=no") if plan.s.shares else (f"{plan.s.splits} blocks", "splits=1")
+        return (
+            f"its sums are split over {over}, {told} whole tiles: trace a build made with `--under {asked}`"
+        )
+    if plan.carried:
+        return (
+            f"its blocks leave parts of sums over the rows, {told} tiles alone: trace a build of the graph without "
+            "those outputs"
+        )
+    if plan.s.paired:
+        return f"pairs of blocks work on its tiles, {told} single blocks: trace a build made with `--under paired=no`"
+    if plan.s.dynamic:
+        return f"blocks take tiles at run time, {told} tiles in turns: trace a build made with `--under dynamic=no`"
+    return ""
 
 
 def expected_instructions(verified: VerifiedSchedule) -> int:
