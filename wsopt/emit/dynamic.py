@@ -3,8 +3,8 @@
 Blocks that take every so-manieth tile drift apart, and what all of them read and write at a time lies ever farther
 apart in device memory, which is slower for it. Taken at run time, tiles are begun in their order.
 
-A block's first tile has the block's own number. The loading warp asks a counter for the next one, whose number comes
-while the tile before is copied, and leaves each tile's number beside the slot that it fills, where consumers find it.
+A block's first tile has the block's own number. Behind a tile's copies the loading warp asks a counter for the next
+one and waits for its number, and leaves each tile's number beside the slot that it fills, where consumers find it.
 Behind a block's last tile it leaves the number of all tiles, which no tile has and which ends the consumers' loop. In
 all as many numbers are asked for as there are tiles: who gets the last one takes them off the counter again.
 """
