@@ -46,11 +46,11 @@ def code() -> str:
 
 def loops(program: Program, folder: Path) -> list[Counter[str]]:
     """Instructions by mnemonic of every innermost loop: of a program that is known its record, which is made anew now
-    and then (`machine_code.py`).
+    and then (`records.py`).
     """
     asked = {"program": repr(program), "code": code()}
     key = machine_code.key_of(importlib.metadata.version("triton"), "calibrate", asked)
-    found = machine_code.noted(key, compiled(program, folder) if machine_code.is_made(key) else None)
+    found = machine_code.RECORDS.get(key, lambda: compiled(program, folder))
     assert not found["spills"]
     return [Counter(loop) for loop in found["loops"]]
 

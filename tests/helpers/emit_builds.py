@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import simulated
+
+from wsopt.agreement.judge import Expected
 from wsopt.checker import verify
 from wsopt.emit.source import emit
 from wsopt.errors import CheckError
@@ -15,6 +19,7 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
+from wsopt.graph.serialize import canonical_bytes
 from wsopt.graph.types import Graph
 from wsopt.interpret import execute
 from wsopt.interpret.strategy import STRATEGIES, Completion, Order
@@ -121,6 +126,22 @@ def lets_the_next_kernel_in_last(source: str) -> bool:
     return bool(copies) and alone and called == [("loader", last.lineno)] and max(copies) < last.lineno
 
 
+class WhenAsked(Mapping[str, Expected]):
+    """Expected outputs by name, which are computed when the first of them is asked for."""
+
+    def __init__(self, names: Sequence[str], find: Callable[[], dict[str, Expected]]) -> None:
+        self._names, self._find = tuple(names), functools.cache(find)
+
+    def __getitem__(self, name: str) -> Expected:
+        return self._find()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 @dataclass(frozen=True)
 class Case:
     """Inputs of a kernel and what its outputs are to be."""
@@ -129,9 +150,26 @@ class Case:
     referee: Referee
     processors: int = 2
     constants: frozenset[str] = frozenset()
+    graph: Graph | None = None
 
     def check(self, source: str, seed: int) -> str | None:
-        """What is wrong with a kernel under one interleaving, or None."""
+        """What is wrong with a kernel under one interleaving, or None: the record where one is known."""
+        if self.graph is None:
+            return self._found(source, seed)
+        case = f"{self._identity} {self.processors} {sorted(self.constants)}"
+        return simulated.fault(case, source, seed, lambda: self._found(source, seed))
+
+    @functools.cached_property
+    def _identity(self) -> str:
+        """A digest of the graph and of the inputs."""
+        assert self.graph is not None
+        found = hashlib.sha256(canonical_bytes(self.graph))
+        for name, array in sorted(self.inputs.items()):
+            found.update(f"{name} {array.dtype} {array.shape} {array.strides}".encode() + array.tobytes())
+        return found.hexdigest()
+
+    def _found(self, source: str, seed: int) -> str | None:
+        """What a simulation finds."""
         try:
             outputs = execute(
                 source, self.inputs, seed=seed, processors=self.processors, constants=self.constants
@@ -153,8 +191,8 @@ def case(graph: Graph, processors: int = 2, inputs: dict[str, Any] | None = None
     """Inputs of a graph, as it is: random ones if none are given."""
     inputs = inputs or random_inputs(graph, 0)
     tolerance = {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
-    referee = Referee(expectations(graph, inputs), tolerance)
-    return Case(inputs, referee, processors, graph.constants)
+    expected = WhenAsked(graph.outputs, lambda: expectations(graph, inputs))
+    return Case(inputs, Referee(expected, tolerance), processors, graph.constants, graph)
 
 
 def small_case(emitted: Emitted, k_iterations: int | None = None) -> Case:

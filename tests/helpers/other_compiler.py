@@ -31,13 +31,14 @@ print(json.dumps([dataclasses.asdict(one) for one in made]))
 def compiled_by(python: str, sources: Sequence[str], architecture: str = "sm_90") -> list[dict[str, Any]]:
     """The fields of `CompiledKernel` for each source, by name. CalledProcessError where one does not compile.
 
-    Those of texts that are known are the records, and made anew now and then (`machine_code.py`).
+    Those of texts that are known are the records, and made anew now and then (`records.py`).
     """
     asked = ({"source": source, "architecture": architecture} for source in sources)
     keys = [machine_code.key_of(_release(python), "other_compiler", request) for request in asked]
-    wanted = [source for source, key in zip(sources, keys, strict=True) if machine_code.is_made(key)]
+    known = machine_code.RECORDS
+    wanted = [source for source, key in zip(sources, keys, strict=True) if known.is_made(key)]
     made = iter(_made_by(python, wanted, architecture) if wanted else ())
-    return [machine_code.noted(key, next(made) if machine_code.is_made(key) else None) for key in keys]
+    return [known.get(key, lambda: next(made)) for key in keys]
 
 
 @functools.cache

@@ -1,0 +1,92 @@
+"""Records of what takes long and always comes out the same: of what is known the record, and of every eighth anew.
+
+A key stands for all that a result depends on, the code that finds it among it, so that a record is out of use as soon
+as any of that changes. What has no record is found. Records are made by
+
+    WSOPT_RECORD=DIR python -m pytest -n 2 && python tests/helpers/records.py DIR
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_FOLDER = Path(__file__).parent
+_ANYWAY = 8
+"""Of so many results that are known one is found anyway, and held to its record."""
+
+
+def key_of(*asked: Any) -> str:
+    """The key of what was asked for: a digest of its JSON."""
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def digest_of(files: Iterable[Path]) -> str:
+    """A digest of the text of files, such as the code that finds a result."""
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()
+
+
+@functools.cache
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
+@dataclass(slots=True)
+class Records:
+    """The records of one kind of results, by key: those of the file of that name, unless others are `known`."""
+
+    name: str
+    known: dict[str, Any] | None = None
+    fault: str = "the record is another"
+    plain: Callable[[Any], Any] = field(default=lambda found: found)
+    """What of a result is the same whenever it is found."""
+    found: dict[str, Any] = field(default_factory=dict)
+    """What was found by this process; it is not found again."""
+
+    def is_made(self, key: str) -> bool:
+        """Whether what a key stands for is to be found: it is not known, or found anyway."""
+        if key in self.found:
+            return False
+        return key not in self._all() or int(key, 16) % _ANYWAY == 0
+
+    def get(self, key: str, find: Callable[[], Any]) -> Any:
+        """The result that a key stands for. Raises AssertionError if it is not what is recorded."""
+        return self.noted(key, find()) if self.is_made(key) else self.noted(key)
+
+    def noted(self, key: str, *found: Any) -> Any:
+        """A result that was found, or without one the record. Raises AssertionError if the two are not the same."""
+        known = self.found if key in self.found else self._all()
+        assert not (found and key in known) or self.plain(found[0]) == self.plain(known[key]), self.fault
+        self.found[key] = found[0] if found else known[key]
+        result = json.loads(json.dumps(self.found[key]))
+        if folder := os.environ.get("WSOPT_RECORD"):
+            with (Path(folder) / f"{self.name}.{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps([key, self.plain(result)]) + "\n")
+        return result
+
+    def _all(self) -> dict[str, Any]:
+        return _read(_FOLDER / f"{self.name}.json") if self.known is None else self.known
+
+
+def main(folder: Path, into: Path = _FOLDER) -> None:
+    """Make the records those that tests have left in a folder, each kind in its file."""
+    for name in sorted({path.name.split(".")[0] for path in folder.glob("*.jsonl")}):
+        files = sorted(folder.glob(f"{name}.*.jsonl"))
+        found = dict(map(json.loads, (line for path in files for line in path.read_text().splitlines())))
+        rows = (
+            f"{json.dumps(key)}: {json.dumps(found[key], separators=(',', ':'))}" for key in sorted(found)
+        )
+        (into / f"{name}.json").write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
+        print(f"{name}: {len(found)} records")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

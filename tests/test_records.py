@@ -1,0 +1,89 @@
+"""Records of what tests found before: what has none is found, what has one now and then, and a difference is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import records
+import room_imports
+import simulated
+from emit_builds import build, graph_of, plain, small_case, structure
+from records import Records, key_of
+
+TEXTS = ["x" * length for length in range(1, 81)]
+
+
+def test_what_has_no_record_is_found() -> None:
+    mine = Records("mine", {key_of("another"): 0})
+    assert mine.get(key_of("text"), lambda: 4) == 4
+
+
+def test_one_of_eight_that_have_one_is_found() -> None:
+    found = list[str]()
+    mine = Records("mine", {key_of(text): len(text) for text in TEXTS})
+
+    def find(text: str) -> int:
+        found.append(text)
+        return len(text)
+
+    assert [mine.get(key_of(text), lambda text=text: find(text)) for text in TEXTS] == [*range(1, 81)]
+    assert 3 <= len(found) <= 20
+
+
+def test_a_difference_is_told() -> None:
+    mine = Records("mine", {key_of(text): len(text) + 1 for text in TEXTS}, fault="another length")
+    with pytest.raises(AssertionError, match="another length"):
+        [mine.get(key_of(text), lambda text=text: len(text)) for text in TEXTS]
+
+
+def test_what_is_the_same_alone_is_held_to_the_record() -> None:
+    mine = Records("mine", {key_of(text): [len(text), 0] for text in TEXTS}, plain=lambda found: found[0])
+    assert mine.get(key_of(TEXTS[0]), lambda: [1, 7])[0] == 1
+    for text in TEXTS:
+        mine.get(key_of(text), lambda text=text: [len(text), 7])
+
+
+def test_records_are_what_tests_have_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WSOPT_RECORD", str(tmp_path))
+    Records("one", {}).get(key_of("text"), lambda: 4)
+    Records("other", {key_of("known"): 5}).get(key_of("known"), lambda: 5)
+    records.main(tmp_path, tmp_path)
+    assert json.loads((tmp_path / "one.json").read_text()) == {key_of("text"): 4}
+    assert json.loads((tmp_path / "other.json").read_text()) == {key_of("known"): 5}
+
+
+def test_a_result_is_found_once_a_process() -> None:
+    mine, found = Records("mine", {}), iter((4,))
+    assert [mine.get(key_of("text"), lambda: next(found)) for _ in range(3)] == [4, 4, 4]
+
+
+def test_a_simulation_is_of_its_text_its_case_and_its_interleaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dict[str, str | None]()
+    monkeypatch.setattr(simulated.RECORDS, "known", {})
+    monkeypatch.setattr(simulated.RECORDS, "found", found)
+    made = build(graph_of(plain), structure())
+    case = small_case(made)
+    wrong = made.source.replace("mbarrier.arrive(ring_empty", "gl.device_assert(ring_empty", 1)
+    assert wrong != made.source
+    assert case.check(made.source, 0) is None
+    assert case.check(made.source, 1) is None
+    assert case.check(wrong, 0) is not None
+    assert small_case(made, 7).check(made.source, 0) is None
+    assert len(found) == 4
+    assert small_case(made).check(made.source, 0) is None
+    assert len(found) == 4
+
+
+def test_all_that_a_simulation_depends_on_is_in_its_key() -> None:
+    inside = {*simulated.ROOMS, *(name.removesuffix(".py") for name in simulated.FILES)}
+    imports = room_imports.read_imports(simulated.PACKAGE)
+    executes = inside - {"simulation"}  # of which only the tolerances are asked for
+    needed = [
+        one.imported
+        for one in imports
+        if room_imports.room(one.importer) in executes and one.imported.startswith("wsopt.")
+    ]
+    assert len(needed) > 100
+    assert [name for name in needed if room_imports.room(name) not in inside] == []
