@@ -5,6 +5,7 @@ VENV ?= .venv
 SECONDS ?= 300
 SEED ?= 0
 JOBS ?= 2
+RECORDS ?= .records
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -26,6 +27,12 @@ test: $(VENV)/ready  ## run the tests; no GPU is needed
 
 test-fast: $(VENV)/ready  ## run the tests of every room that need no search, no compiler and no seconds
 	$(VENV)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not (solver or compiler or torch or slow)"
+
+records: $(VENV)/ready  ## find again all that tests have records of, and keep it (an hour)
+	rm -rf $(RECORDS) && mkdir -p $(RECORDS)
+	rm -f tests/helpers/machine_code.json tests/helpers/simulated.json
+	WSOPT_RECORD=$(CURDIR)/$(RECORDS) $(VENV)/bin/python -m pytest -n 2 --dist loadfile
+	$(VENV)/bin/python tests/helpers/records.py $(RECORDS)
 
 fuzz: $(VENV)/ready  ## compile random graphs for SECONDS; SEED, JOBS, FAMILY="family decode", and ONLY=i for graph i alone
 	$(VENV)/bin/python tests/fuzz/fuzz_run.py --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS) $(ONLY:%=--only %) $(if $(FAMILY),--family "$(FAMILY)")
