@@ -130,7 +130,7 @@ class Search:
                 look = self.looks[structure] = self._looked(program)
             self.limits.update(look.limits)
             reason = look.ruled_out
-            if structure in self.rejected or live_set(program) in self.spilled:
+            if structure in self.rejected or (self.spilled and live_set(program) in self.spilled):
                 reason = f"{_COMPILER}: spilled, or did not compile to the instructions asked for"
             if reason:
                 self._count(structure, reason)
