@@ -62,6 +62,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "norm": (norm, structure(64, 128)),
     "sum": (reduced((1000, 136), "f32", "reduce_sum"), structure(32, 128, 2)),
     "columns' largest": (reduced((1000, 136), "bf16", "reduce_max"), structure(64, 64)),
+    "parts that end with the row": (reduced((512, 136), "f32", "reduce_max"), structure(16, 128)),
     "parts": (softmax((5000, 72), 0), structure(16, 256, 2)),
     "logarithm of a sum": (logsumexp, structure(16, 256, 2)),
 }

@@ -151,7 +151,7 @@ def pad_stream(draft: Draft) -> Draft:
 _LEAST_COLUMNS = 64
 """Columns of a product's tile at least."""
 
-LONGEST_PART = 4096
+LONGEST_PART = 8192
 """Elements of the longest part of a row that is not held whole; others are powers of two as well."""
 
 

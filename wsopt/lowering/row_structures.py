@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
+from wsopt.frontend.padding import LONGEST_PART
 from wsopt.frontend.types import Region
 from wsopt.lowering.lower import grid_of
 from wsopt.machine.types import Machine
@@ -20,7 +21,7 @@ _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
 """Columns of a tile of rows that are not held whole: pieces of a row that TMA copies at full rate."""
 _CHOSEN_ROWS = 16
 """Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
-_LONG_ROW_COLUMNS = (2048, 4096, 8192)
+_LONG_ROW_COLUMNS = (2048, 4096, LONGEST_PART)
 """Columns of a part of rows that no SM holds: parts are many, and what is done once a part serves more elements."""
 _OUTER_COLUMNS = (32, 64, 128, 256, 512)
 """Columns of a tile where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
