@@ -90,6 +90,27 @@ def test_the_longest_part_may_reach_beyond_the_end_of_a_row() -> None:
     assert simulate(kernel.graph, kernel.verified, kernel.source, 2).seeds == 2
 
 
+def _of_a_row(op: str, shape: tuple[int, ...]) -> Body:
+    return lambda g: g.apply(op, [g.input("x", shape, "f32")], {"axis": len(shape) - 1}, "y")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "columns"),
+    [
+        (_of_a_row("reduce_sum", (5, 40000)), 4096),
+        (_of_a_row("reduce_max", (5, 65536)), 4096),
+        (_of_a_row("reduce_sum", (40000,)), 2048),
+        (_of_a_row("reduce_sum", (1000,)), 1024),
+        (_of_a_row("reduce_argmax", (40000,)), 4096),
+    ],
+)
+def test_one_value_of_a_row_is_all_that_there_is(body: Body, columns: int) -> None:
+    """Every line runs where no element needs a value of its row, and a vector has one value at no row at all."""
+    kernel = emitted(body, 1, columns)
+    assert simulate(kernel.graph, kernel.verified, kernel.source, 2).seeds == 2
+
+
 def test_other_numbers_of_rows_run_and_other_lengths_do_not() -> None:
     made = emitted(row_graphs.long_logsumexp, 2, 4096, 2)
 
