@@ -155,8 +155,8 @@ LONGEST_PART = 8192
 """Elements of the longest part of a row that is not held whole; others are powers of two as well."""
 
 SHORT_ROW = 16
-"""Columns that tiles may have at most of rows with fewer elements, where neighbours in memory are of different rows: a
-consumer's warps share the columns then, and take so many at a time.
+"""Columns that tiles of rows with fewer elements may have at most, where neighbours in memory are of different rows:
+a consumer's warps share the columns then, and take so many at a time.
 """
 
 

@@ -15,6 +15,7 @@ OWN_SUMS = (
     "write it by sums of the elements alone, as a variance is the mean of squares less the squared mean"
 )
 SLICE_BEFORE = "make {} an input, and hand over the slice, with its strides: it is a view, and moves nothing"
+SLICE_COPY = "make the slice an input, and hand over a dense copy of it"
 FIRST_ELEMENT = (
     "let slices, zeros around a tensor and parts that are joined begin at a multiple of {} elements, or hand over a "
     "dense copy of what is read"
