@@ -150,6 +150,19 @@ def outputs(*, both: bool) -> Body:
     return body
 
 
+def dequantized(dtype: str) -> Body:
+    """Numbers by the scales of their groups, without a product."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        q, scale = (
+            g.input("q", (512, 1024), dtype, constant=True),
+            g.input("s", (512, 8), "f16", constant=True),
+        )
+        return g.cast(g.dequantize(q, scale, group=128), "f16", name="y")
+
+    return body
+
+
 def mean_of_groups(shape: tuple[int, ...], *, merged: bool) -> Body:
     def body(g: GraphBuilder) -> Symbol:
         apart = None if merged else (2 * math.prod(shape[1:]), 2 * shape[2], 1)  # rows with room behind each
@@ -283,6 +296,7 @@ REMEDIES: dict[str, Remedy] = {
         "add a cast to a floating-point type",
         lambda g: g.cast(g.greater(product(g), 0.0), "bf16"),
     ),
+    "four bits of elements": Remedy(dequantized("i4"), "declare it as i8", dequantized("i8")),
     "a reshape of rows": Remedy(
         mean_of_groups((8, 32, 1024), merged=False),
         "declare the inputs with the shape after it",
