@@ -160,7 +160,7 @@ SLICES: dict[str, tuple[Body, str]] = {
     ),
     "joined and reduced": (
         lambda g: g.softmax(g.concat(*(g.input(n, (64, 64), "f32") for n in "xy"), name="c")),
-        "node c: concat is not lowered beside products and reductions; make each part an output",
+        "node c: concat is not lowered beside products and reductions; make each part that is computed an output",
     ),
 }
 
