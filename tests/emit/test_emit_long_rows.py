@@ -26,8 +26,10 @@ from wsopt.lowering.structures import structures
 from wsopt.perf.price import lower
 from wsopt.program.conditions import Conditions
 from wsopt.program.types import Sharing, Structure
+from wsopt.simulation import simulate
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import Search
+from wsopt.tensors.views import Role
 
 
 def structure(rows: int, columns: int, consumers: int = 1, warps: int = 4) -> Structure:
@@ -73,6 +75,40 @@ def test_a_row_of_nothing_gives_zeros() -> None:
     found = case(made.graph, inputs=inputs)
     assert (found.referee.expected["y"].value.astype(np.float32)[5] == 0).all()
     assert found.check(made.source, 0) is None
+
+
+@pytest.mark.slow
+def test_the_longest_part_may_reach_beyond_the_end_of_a_row() -> None:
+    """Of a row of 9 * 4096 elements the last part of 8192 is half a part, whose zeros count in no sum."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        return g.logsumexp(g.input("x", (64, 36864), "bf16"), axis=1, name="y")
+
+    wide = max(s.columns for s in structures(find_region(graph_of(body)), h200()))
+    kernel = emitted(body, 1, wide)
+    assert kernel.verified.program.whole.extent(Role.COLUMN) % wide
+    assert simulate(kernel.graph, kernel.verified, kernel.source, 2).seeds == 2
+
+
+def _of_a_row(op: str, shape: tuple[int, ...]) -> Body:
+    return lambda g: g.apply(op, [g.input("x", shape, "f32")], {"axis": len(shape) - 1}, "y")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "columns"),
+    [
+        (_of_a_row("reduce_sum", (5, 40000)), 4096),
+        (_of_a_row("reduce_max", (5, 65536)), 4096),
+        (_of_a_row("reduce_sum", (40000,)), 2048),
+        (_of_a_row("reduce_sum", (1000,)), 1024),
+        (_of_a_row("reduce_argmax", (40000,)), 4096),
+    ],
+)
+def test_one_value_of_a_row_is_all_that_there_is(body: Body, columns: int) -> None:
+    """Every line runs where no element needs a value of its row, and a vector has one value at no row at all."""
+    kernel = emitted(body, 1, columns)
+    assert simulate(kernel.graph, kernel.verified, kernel.source, 2).seeds == 2
 
 
 def test_other_numbers_of_rows_run_and_other_lengths_do_not() -> None:

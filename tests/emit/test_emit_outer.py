@@ -62,6 +62,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "norm": (norm, structure(64, 128)),
     "sum": (reduced((1000, 136), "f32", "reduce_sum"), structure(32, 128, 2)),
     "columns' largest": (reduced((1000, 136), "bf16", "reduce_max"), structure(64, 64)),
+    "parts that end with the row": (reduced((512, 136), "f32", "reduce_max"), structure(16, 128)),
     "parts": (softmax((5000, 72), 0), structure(16, 256, 2)),
     "logarithm of a sum": (logsumexp, structure(16, 256, 2)),
 }
@@ -121,6 +122,32 @@ def test_rows_that_no_box_has_and_tiles_that_no_registers_hold_are_no_structures
     wide = [s for s in found if s.rows == 128 and s.consumer_warps == 4]
     assert wide
     assert all(infeasible(lower(region, s, h200()), h200(), MARGIN) for s in wide)
+
+
+def weighted(g: GraphBuilder) -> Symbol:
+    """What two experts of each token gave, by their weights."""
+    y, weights = g.input("x", (32, 2, 136), "bf16"), g.input("weights", (32, 2, 1), "f32")
+    return g.cast(g.reduce_sum(y * weights, axis=1), "bf16", name="y")
+
+
+def few_normed(g: GraphBuilder) -> Symbol:
+    x = g.input("x", (3, 3, 136), "f16")
+    apart = x - g.reduce_mean(x, axis=1, keepdims=True)
+    return g.cast(
+        apart * g.rsqrt(g.reduce_mean(apart * apart, axis=1, keepdims=True) + 1e-5), "f16", name="y"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", [weighted, few_normed, softmax((3, 2, 136), 1), softmax((5, 4, 72), 1)])
+def test_rows_of_fewer_elements_than_a_consumer_takes_at_a_time(body: Body) -> None:
+    """A tile has more columns than such rows, and what lies beyond their end counts in nothing."""
+    graph = graph_of(body)
+    found = [s for s in structures(region_of(body), h200()) if s.consumers == 1]
+    assert {s.columns for s in found} <= {4, 8, 16}
+    for s in {s.columns: s for s in found}.values():
+        kernel = build(graph, s)
+        assert simulate(kernel.graph, kernel.verified, kernel.source, 2).seeds == 2
 
 
 def test_a_sum_streams_parts_of_any_length() -> None:

@@ -132,8 +132,9 @@ SLICES: dict[str, tuple[Body, str]] = {
         "node s: a slice with a step of 2 is not lowered; make s an input, and hand over a dense copy of the slice",
     ),
     "one element": (
-        lambda g: g.neg(g.slice(g.input("x", (64, 128), "f32"), axis=0, stop=1, name="s")),
-        "node s: a slice of one element is not lowered; make s an input, and hand over the slice",
+        lambda g: g.neg(g.slice(g.input("x", (64, 128, 2), "f32"), axis=2, stop=1, name="s")),
+        "tensor x: one element of dimension 2 is read or written, and no whole dimension lies next to it in memory; "
+        "make the slice an input, and hand over a dense copy of it",
     ),
     "beside a product": (
         lambda g: g.matmul(
@@ -159,7 +160,7 @@ SLICES: dict[str, tuple[Body, str]] = {
     ),
     "joined and reduced": (
         lambda g: g.softmax(g.concat(*(g.input(n, (64, 64), "f32") for n in "xy"), name="c")),
-        "node c: concat is not lowered beside products and reductions; make each part an output",
+        "node c: concat is not lowered beside products and reductions; make each part that is computed an output",
     ),
 }
 

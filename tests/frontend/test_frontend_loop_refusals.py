@@ -193,7 +193,8 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     ),
     "scaled before": (
         scaled_before,
-        "node s: operand 0 of the matmul is computed by cast node qs; it has to be an input of the graph",
+        "node s: operand 0 of the matmul is computed by cast node qs; it has to be an input of the graph (or a "
+        "reshape or transpose of one)",
     ),
     "three products": (
         three_products,

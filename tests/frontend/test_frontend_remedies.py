@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -149,9 +150,33 @@ def outputs(*, both: bool) -> Body:
     return body
 
 
+def logarithms(columns: int) -> Body:
+    """Of a softmax over rows that no SM holds: zeros behind a row would count in its sum."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (64, columns), "f16", strides=(50264, 1))
+        return g.sub(x, g.logsumexp(x, axis=1, keepdims=True), name="y")
+
+    return body
+
+
+def dequantized(dtype: str) -> Body:
+    """Numbers by the scales of their groups, without a product."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        q, scale = (
+            g.input("q", (512, 1024), dtype, constant=True),
+            g.input("s", (512, 8), "f16", constant=True),
+        )
+        return g.cast(g.dequantize(q, scale, group=128), "f16", name="y")
+
+    return body
+
+
 def mean_of_groups(shape: tuple[int, ...], *, merged: bool) -> Body:
     def body(g: GraphBuilder) -> Symbol:
-        x = g.input("x", shape, "f32")
+        apart = None if merged else (2 * math.prod(shape[1:]), 2 * shape[2], 1)  # rows with room behind each
+        x = g.input("x", shape, "f32", strides=apart)
         y = x if merged else g.reshape(x, shape=(8, 4, 8192))
         return y - g.reduce_mean(y, axis=2, keepdims=True)
 
@@ -281,6 +306,10 @@ REMEDIES: dict[str, Remedy] = {
         "add a cast to a floating-point type",
         lambda g: g.cast(g.greater(product(g), 0.0), "bf16"),
     ),
+    "a long row's logarithms": Remedy(
+        logarithms(50257), "rows of a multiple of 4 elements can be stored", logarithms(50256)
+    ),
+    "four bits of elements": Remedy(dequantized("i4"), "declare it as i8", dequantized("i8")),
     "a reshape of rows": Remedy(
         mean_of_groups((8, 32, 1024), merged=False),
         "declare the inputs with the shape after it",
@@ -326,7 +355,7 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "parts of different lengths": Remedy(
         lambda g: g.concat(g.input("x", (64, 128), "f32"), g.input("y", (64, 64), "f32")),
-        "make each part an output, and join them after the call",
+        "make each part that is computed an output, and join them outside of the graph",
         lambda g: g.neg(g.input("x", (64, 128), "f32")),
     ),
     "axes that no two tensors have alike": Remedy(

@@ -177,7 +177,10 @@ def odd_pitch(g: GraphBuilder) -> Symbol:
 REFUSALS: dict[str, tuple[Body, str]] = {
     "strided": (strided_rows, "tensor y: axis 1 has its elements next to each other, another one in x"),
     "two axes": (two_axes, "nodes a and b reduce different axes; a kernel holds one axis whole"),
-    "split": (split_axis, "node b: a reshape merges or splits the axis that is reduced"),
+    "split": (
+        split_axis,
+        "nodes softmax_0 and b reduce different axes, one of them of those that a reshape merges",
+    ),
     "pitch": (odd_pitch, "tensor x: axis 0 (extent 64) has a stride of 200 bytes; TMA needs"),
 }
 

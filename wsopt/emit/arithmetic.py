@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wsopt.emit.called import LARGER, ROUNDINGS
+from wsopt.emit.called import FOR_ELEMENTS, LARGER, ROUNDINGS
 from wsopt.emit.expressions import Operand, broadcast, expression, helpers, in_type, number
 from wsopt.emit.instructions import when
 from wsopt.emit.sums import accumulator_names, accumulators, operand_layouts
@@ -44,7 +44,8 @@ class Arithmetic:
     identifier of a value of an age. Whole tiles span `tile` and lie in `layout`. Under `asynchronous` products
     choices and roundings are written so that ptxas leaves them where they are. Reductions that are `carried` run on
     from iteration to iteration; those `apart` are kept by each thread for its own columns, and so are all of tiles of
-    rows in a layout of `threads`. Tiles that are `by_parts` of rows end with the last part. Products leave `results`
+    rows in a layout of `threads`. Tiles that are `by_parts` of rows end with the last part, which is `ragged` where
+    it reaches beyond the row's end. Products leave `results`
     and are `fed` values from registers; those, and what else is `wanted`, are read outside, some one by one
     (`by_address`). `unmasked` has for each value its alternative where no mask is at work. What the text calls of the
     kernel's own functions is noted in `called`.
@@ -65,6 +66,7 @@ class Arithmetic:
     apart: frozenset[str] = frozenset()
     threads: str = ""
     by_parts: bool = False
+    ragged: bool = True
     unmasked: Mapping[str, str] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
 
@@ -201,12 +203,16 @@ class Arithmetic:
         return any(isinstance(mask, Statement) and self._chooses(item, mask) for mask in masks)
 
     def _hidden(self, item: Item, operand: Callable[[str], Operand]) -> Iterator[str]:
-        """Lines that hide what lies beyond the end, where the part reaches it: all others keep the tile as it is."""
+        """Lines that hide what lies beyond the end, where the part reaches it: all others keep the tile as it is, and
+        so do all where parts end with the row.
+        """
         assert isinstance(item, Statement), "a choice"
         mask, kept, name = self.item(item.reads[0]), operand(item.reads[1]), self.name(item.name, 0)
         assert isinstance(mask, Statement), "a comparison"
         inside = f"{self.name(mask.name, 0)} = {self._statement(mask, operand)}"
         yield f"{name} = {in_type(kept.name, kept, DType.F32)}"
+        if not self.ragged:
+            return
         yield when(
             "column + TILE_COLUMNS > ROW_LENGTH", f"{inside}\n{name} = {self._statement(item, operand)}"
         )
@@ -234,6 +240,8 @@ class Arithmetic:
             self.called.add(other.helper)
             return f"{other.helper}({in_type(term.name, term, DType.F32)})"
         self.called |= helpers(item)
+        if len(item.spans) > 1 and any(isinstance(term, Operand) and term.own for term in terms):
+            self.called.add(FOR_ELEMENTS)
         return expression(item, terms, self.s)
 
     def _choice(

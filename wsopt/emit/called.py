@@ -35,6 +35,9 @@ TO_I8 = "round_i8"
 FIRST_OF = "first_of"
 """The function that gives every thread the first of some numbers in shared memory."""
 
+FOR_ELEMENTS = "for_elements"
+"""The function that gives all elements of a row that a thread has the thread's own value of that row."""
+
 _NUMBERS = (("NEG_INF", 'float("-inf")', ""), ("INF", 'float("inf")', ""))
 """Numbers that Python has no literal for."""
 
@@ -59,6 +62,7 @@ def called(names: Set[str]) -> dict[str, Any]:
         "uses_place_of": "place_of" in names,
         "uses_lane_sums": "lane_sums" in names,
         "uses_by_lanes": "by_lanes" in names,
+        "uses_for_elements": FOR_ELEMENTS in names,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from wsopt.emit.called import LARGER, LARGEST_OF_GROUPS, RUNNING_SUMS, TO_I8
+from wsopt.emit.called import FOR_ELEMENTS, LARGER, LARGEST_OF_GROUPS, RUNNING_SUMS, TO_I8
 from wsopt.emit.quantized import narrow_name
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
@@ -58,7 +58,7 @@ def broadcast(operand: Operand, spans: frozenset[Role], s: Structure) -> str:
     if len(spans) < 2 or len(operand.spans) != 1:
         return operand.name
     if operand.own:
-        return f"for_elements({operand.name})"
+        return f"{FOR_ELEMENTS}({operand.name})"
     axis = 1 if row_role(s.swap) in operand.spans else 0
     return f"gl.expand_dims({operand.name}, {axis})"
 

@@ -318,6 +318,7 @@ def operations_of(plan: KernelPlan) -> Operations:
         apart=program.lane_sums,
         threads=threads.OWN if threads.by_threads(plan) else "",
         by_parts=program.long_rows,
+        ragged=program.whole.extent(Role.COLUMN) % program.structure.columns != 0,
         unmasked=dict(program.unmasked),
     )
     return Operations(plan, writer, products)

@@ -100,7 +100,7 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
         if cutout is None:
             yield from _merged(view, group, *part)
         elif cutout[1]:
-            yield from _cut_out(view, group[-1], cutout[1])
+            yield from _cut_out(view, group, part[1], cutout)
     near = len(view.origin) - 1 if copied else contiguous_place(view)
     if near is not None:  # the axis whose stride neither the kernel nor a tensor map is told
         apart = if_one(axis_extents(view)[near], view.apart, axis_strides(view)[near])
@@ -123,11 +123,23 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
         yield Check(along, "multiple_of", whole, message)
 
 
-def _cut_out(view: View, dim: int, whole: int) -> Iterator[Check]:
-    """A dimension of which the kernel reads a slice has the elements that it had."""
-    extent = shape_of(view.tensor, view.rank)[dim]
-    told = (f"tensor {view.tensor}: dimension {dim} has ", extent, f" elements: a slice of {whole} is read")
-    yield Check(extent, "equal", whole, told)
+def _cut_out(view: View, group: tuple[int, ...], step: int, cutout: tuple[int, int, int]) -> Iterator[Check]:
+    """A dimension of which the kernel reads a slice has the elements that it had, and so has the one before it where
+    the slice has one element of that.
+    """
+    first, whole, last = cutout
+    wanted = {group[-1]: whole}
+    if len(group) > 1:
+        wanted = {group[0]: whole // ((last - first) * step), group[-1]: (last - first) * step}
+        yield from _merged(view, group, 0, 1)
+    for dim, count in wanted.items():
+        extent = shape_of(view.tensor, view.rank)[dim]
+        told = (
+            f"tensor {view.tensor}: dimension {dim} has ",
+            extent,
+            f" elements: a slice of {count} is read",
+        )
+        yield Check(extent, "equal", count, told)
 
 
 def _merged(view: View, group: tuple[int, ...], take: int, step: int) -> Iterator[Check]:

@@ -60,6 +60,8 @@ def store_by_address(plan: KernelPlan, argument: ByAddress[Output], operand: Ope
     if argument.of.by_threads:
         return store_of_elements(plan, argument, value)
     address = argument.at(plan.place("rows", "columns"))
+    if not argument.of.view.roles:  # one value of a single row, whose number is zero
+        address += " + rows"
     store = f"gl.store({address}, {value}, mask=rows < {plan.row_end})"
     if plan.columns:
         return when("column == 0", store)

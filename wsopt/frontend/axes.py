@@ -8,7 +8,7 @@ tensor may be query, key and value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from networkx.utils import UnionFind
@@ -205,6 +205,9 @@ class Axes:
                     dims += self._slice(taken, *taken[atom], stride * step, dim, step, whole, extent)
                 else:
                     dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
+        dims = list(
+            _folded(dims, self.shapes[end], path[-1], remedies.SLICE_COPY if given else remedies.OWN_OUTPUTS)
+        )
         if self.one_row is not None and any(dim.extent > 1 for dim in dims):
             pitch = -(-math.prod(self.shapes[end]) // PITCH) * PITCH
             dims.append(RawDim(self.one_row, 1, pitch, (), (0, 1)))
@@ -268,6 +271,36 @@ class Axes:
         """Give a tensor of the graph, under this name, dimensions of its own."""
         self.shapes[name] = self.graph.type_of(tensor).shape
         self.extents.update({(name, dim): extent for dim, extent in enumerate(self.shapes[name])})
+
+
+def _folded(dims: Sequence[RawDim], shape: tuple[int, ...], tensor: str, remedy: str) -> Iterator[RawDim]:
+    """The dimensions of a tensor of this shape; where a slice has one element of a dimension, the next one begins
+    further inside instead. Raises LoweringError, with the remedy, where that does not lie together with it.
+    """
+    ahead = list(dims)
+    while ahead:
+        dim = ahead.pop(0)
+        if dim.cutout is None or dim.extent > 1:
+            yield dim
+            continue
+        inner, place = ahead.pop(0) if ahead else None, dim.cutout[0]
+        together = inner and inner.cutout is None and dim.stride == inner.extent * inner.stride
+        split = inner is not None and inner.origin == dim.origin
+        if inner is None or not together or not 0 <= place < dim.cutout[2] or not dim.cutout[1]:
+            raise LoweringError(
+                f"tensor {tensor}: one element of dimension {dim.origin[0]} is read or written, and no whole "
+                f"dimension lies next to it in memory; {remedy}"
+            )
+        whole = dim.cutout[1] if split else dim.cutout[1] * shape[inner.origin[0]]
+        ahead.insert(
+            0,
+            replace(
+                inner,
+                origin=inner.origin if split else dim.origin + inner.origin,
+                part=(inner.extent if split else dim.part[0], inner.part[1]),
+                cutout=(place * inner.extent, whole, (place + 1) * inner.extent),
+            ),
+        )
 
 
 def regroup(axes: Axes, node: str, old: str, new: str) -> None:

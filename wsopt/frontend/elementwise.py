@@ -137,7 +137,9 @@ def _cut(
 def _one_before(axes: Axes, order: Sequence[Dim], counted: set[Dim]) -> Dim | None:
     """An axis of one element that the output has before all others, along which there may be more at run time."""
     ones = itertools.takewhile(lambda atom: axes.extents[atom] == 1, order)
-    return next((atom for atom in ones if atom not in counted), None)
+    cut = (axis for axis, _ in (*axes.slices.values(), *itertools.chain(*axes.joints.values())))
+    parts = {leaf for axis in cut for leaf in axes.leaves(axis)}
+    return next((atom for atom in ones if atom not in {*counted, *parts}), None)
 
 
 def _anew(axes: Axes, run: Run, bits: int, *, splits: bool) -> tuple[Run, Run] | None:

@@ -17,6 +17,8 @@ from wsopt.frontend.kinds import Kind
 from wsopt.tensors.views import Chosen, Role, View
 
 _WHOLE = (0, 1)
+_MERGED = {Kind.ROWS: (Role.COLUMN,), Kind.LONG_ROWS: (Role.COLUMN,)}
+"""Roles whose axes have to be one, for kinds of graphs that keep no identity from their values."""
 _CHOOSING = (Role.ROW, Role.GROUP, Role.BATCH)
 """The axes along which indices may vary, innermost first."""
 
@@ -132,7 +134,7 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
     views = [raw.along(carries).dims for raw in raws.values()]
     sizes = dict(axes.extents)
     # Products of one loop may have columns each, but where nothing is reduced they have the same.
-    for whole in (Role.COLUMN, Role.STREAM) if axes.kind.as_written else ():
+    for whole in _MERGED.get(axes.kind, (Role.COLUMN, Role.STREAM) if axes.kind.as_written else ()):
         own = [axis for axis, role in roles.items() if role is whole]
         for outer in reversed(own[:-1]):
             # Elements alone were seen to lie together, and an index along them is put together from theirs.
@@ -140,8 +142,9 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
             together = mergeable(views, outer, own[-1], singles, groups=groups)
             apart = {outer, own[-1]} & set(counted) or not together
             if apart and axes.kind is not Kind.ELEMENTWISE:
+                what = "axis that is reduced" if axes.kind in _MERGED else f"{whole} axis of its products"
                 raise LoweringError(
-                    f"graph {axes.graph.name}: a reshape splits or merges the {whole} axis of its products, whose "
+                    f"graph {axes.graph.name}: a reshape splits or merges the {what}, whose "
                     "parts do not lie together in every tensor; declare the inputs with the shape after it"
                 )
             views = [merged(dims, outer, own[-1], sizes[own[-1]] * groups) for dims in views]

@@ -37,6 +37,11 @@ def _laid_out(region: Region, source: Source) -> View:
     """A source as its kernel reads it: what the loop computes with, and factors of partial sums, may be packed."""
     if region.body and source in region.streamed_sources:
         return _packed(region, source)
+    if source.view.dtype is DType.I4:
+        raise LoweringError(
+            f"input {source.view.tensor} is i4; elements of four bits are lowered as a product's operand alone, from "
+            "which its loop takes them apart: declare it as i8"
+        )
     if source not in region.factor_sources:
         return _padded(region, source.view)
     view = _packed(region, source) if Role.ROW in source.view.roles else _spread(region, source.view)

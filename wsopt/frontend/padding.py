@@ -151,8 +151,13 @@ def pad_stream(draft: Draft) -> Draft:
 _LEAST_COLUMNS = 64
 """Columns of a product's tile at least."""
 
-LONGEST_PART = 4096
+LONGEST_PART = 8192
 """Elements of the longest part of a row that is not held whole; others are powers of two as well."""
+
+SHORT_ROW = 16
+"""Columns that tiles of rows with fewer elements may have at most, where neighbours in memory are of different rows:
+a consumer's warps share the columns then, and take so many at a time.
+"""
 
 
 @dataclass(slots=True)
@@ -205,5 +210,12 @@ def pad_columns(draft: Draft) -> Draft:
     extent = draft.axes.extent(Role.COLUMN)
     if draft.axes.kind is Kind.LONG_ROWS:
         return _Padder.of(draft) if extent % LONGEST_PART else draft
-    least = 1 if draft.axes.kind is Kind.ROWS else _LEAST_COLUMNS
+    least = _LEAST_COLUMNS if draft.axes.kind is Kind.REDUCED else SHORT_ROW if _lies_outside(draft) else 1
     return draft if extent == max(pow2(extent), least) else _Padder.of(draft)
+
+
+def _lies_outside(draft: Draft) -> bool:
+    """Whether the reduced axis lies outside of that of the rows in memory: neighbours are of different rows then."""
+    roles = draft.axes.roles
+    dims = (dim for raw in draft.raw.values() for dim in raw.dims if dim.stride == 1 < dim.extent)
+    return any(roles.get(dim.axis) is Role.ROW for dim in dims)

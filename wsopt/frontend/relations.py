@@ -118,10 +118,6 @@ def _slice(axes: Axes, node: Node, old: str, new: str) -> Iterator[tuple[Dim, Di
             f"node {node.name}: a slice with a step of {found.step} is not lowered; make {node.name} an input, and "
             "hand over a dense copy of the slice"
         )
-    if len(found) == 1 < axes.shapes[old][along]:
-        raise LoweringError(
-            f"node {node.name}: a slice of one element is not lowered; {remedies.SLICE_BEFORE.format(node.name)}"
-        )
     for dim, extent in enumerate(axes.shapes[old]):
         if dim != along or len(found) == extent:
             yield (old, dim), (new, dim)

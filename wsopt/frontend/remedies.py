@@ -15,12 +15,13 @@ OWN_SUMS = (
     "write it by sums of the elements alone, as a variance is the mean of squares less the squared mean"
 )
 SLICE_BEFORE = "make {} an input, and hand over the slice, with its strides: it is a view, and moves nothing"
+SLICE_COPY = "make the slice an input, and hand over a dense copy of it"
 FIRST_ELEMENT = (
     "let slices, zeros around a tensor and parts that are joined begin at a multiple of {} elements, or hand over a "
     "dense copy of what is read"
 )
 SLICE_INPUTS = "take slices of the inputs that it is computed from"
-OWN_OUTPUTS = "make each part an output, and join them after the call"
+OWN_OUTPUTS = "make each part that is computed an output, and join them outside of the graph"
 ROWS_BY_PRODUCT = (
     "where rows are finite, write it as a product: x + matmul(hot, rows), with hot = cast(cast(equal(iota, indices), "
     '"f32"), "bf16"), the iota along x\'s rows and the indices along columns'
@@ -39,8 +40,8 @@ PROMOTED = 'choose accumulate "f32" for operands of 16 bits, or give the product
 VIEW_OF_INPUT = "leave it out, and take it of the input, which moves nothing; or compute something of it"
 VIEW_OF_RESULT = "leave it out, and {} the result after the call, which moves nothing"
 INPUT_PITCH = (
-    "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then; a matrix that is "
-    '"constant" is padded before the first launch'
+    "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then; a matrix of two "
+    'dimensions that is "constant" and read once is padded before the first launch'
 )
 OUTPUT_PITCH = "make its last extent a multiple of {}: pad what it is computed from, and cut the result"
 REDUCED_PITCH = "rows of a multiple of {} elements can be stored"

@@ -37,8 +37,8 @@ def assign_rows(axes: Axes) -> None:
     """
     join_uses(axes)
     join_outputs(axes)
-    found = _reduced_axes(axes)
-    over = over_rows(axes, found)
+    found, further = _reduced_axes(axes)
+    over = () if further else over_rows(axes, found)
     alone = bool(over) and {*over} == {*found}
     found = {axis: node for axis, node in found.items() if axis not in over} or _column_of(axes, found, over)
     if not one_axis(axes, list(found)):
@@ -47,24 +47,28 @@ def assign_rows(axes: Axes) -> None:
             "where the axes are neighbours, declare them as one"
         )
     stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
-    whole = [axis for axis in stored if one_axis(axes, [*found, axis])]
+    whole = [axis for axis in stored if not further and one_axis(axes, [*found, axis])]
     axes.same.union(*found, *whole[:1])
     axes.same.union(*over)
     column = axes.same[next(iter(found))]
+    further = tuple(axes.same[axis] for axis in further)
     # Views of inputs have axes under the names of their uses.
     own = (n for n in axes.graph.nodes if not (n.op in VIEWS and input_path(axes.graph, n.name)))
     nodes = sorted(own, key=lambda node: -node.type.rank)
     seen = dict.fromkeys(
         [*(axes.same[axis] for axis in over), *(a for n in nodes for a in axes.all_atoms(n.name))]
     )
-    outer = [axis for axis in seen if axis != column]  # outer ones first, those of one element among them
+    outer = [
+        axis for axis in seen if axis not in (*further, column)
+    ]  # outer ones first, those of one element among them
     others = [axis for axis in outer if axes.extents[axis] > 1]
     others = others or [_one_row(axes, next(iter(found.values())))]
     row = next((axis for axis in _nearest(axes, column) if axis in others), others[-1])
     if over:
         check_over_rows(axes, over, others)
     batches = [axis for axis in others if axis != row]
-    axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
+    columns = dict.fromkeys((*further, column), Role.COLUMN)
+    axes.roles = {**columns, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
     axes.singles = [axis for axis in outer if axes.extents[axis] == 1 and axis != row]
     axes.kind = Kind.ROWS if alone or _is_held(axes) else Kind.LONG_ROWS
     if over and axes.kind is Kind.LONG_ROWS:
@@ -74,19 +78,24 @@ def assign_rows(axes: Axes) -> None:
         )
 
 
-def _reduced_axes(axes: Axes) -> dict[Dim, str]:
-    """The axes that a graph reduces, each with the first node that does. Raises LoweringError for a part of one."""
+def _reduced_axes(axes: Axes) -> tuple[dict[Dim, str], tuple[Dim, ...]]:
+    """The axes that a graph reduces, each with the first node that does; of one that a reshape made of several the
+    innermost, and the others. Raises LoweringError where not all reductions are along those.
+    """
     found: dict[Dim, str] = {}
+    merged: dict[tuple[Dim, ...], str] = {}
     for node in axes.graph.nodes:
         if reduces_rows(node):
-            atoms = axes.atoms(*axes.reduced(node))
-            if len(atoms) != 1:
-                raise LoweringError(
-                    f"node {node.name}: a reshape merges or splits the axis that is reduced; "
-                    "declare the inputs with the shape after it"
-                )
-            found.setdefault(atoms[0], node.name)
-    return found
+            *outer, inner = axes.atoms(*axes.reduced(node))
+            merged.setdefault((*outer, inner), node.name)
+            found.setdefault(inner, node.name)
+    longest = max(merged, key=len)
+    if len(longest) > 1 < len(merged):
+        raise LoweringError(
+            f"nodes {' and '.join(merged.values())} reduce different axes, one of them of those that a reshape "
+            f"merges; a kernel holds one axis whole: {remedies.OWN_GRAPH}"
+        )
+    return found, longest[:-1]
 
 
 def _column_of(axes: Axes, found: dict[Dim, str], over: tuple[Dim, ...]) -> dict[Dim, str]:
@@ -109,7 +118,7 @@ def _is_held(axes: Axes) -> bool:
     """
     of = {role: axis for axis, role in axes.roles.items()}
     column, row = of[Role.COLUMN], of[Role.ROW]
-    columns = pow2(axes.extents[column])
+    columns = pow2(axes.extent(Role.COLUMN))
     inputs = {axes.paths[use][-1]: axes.raw_view(use) for use in axes.paths}
     outputs = {name: axes.raw_view(name) for name in axes.graph.outputs}
     tiles = (v for v in outputs.values() if all(dim.each == 1 for dim in v.dims))

@@ -341,4 +341,6 @@ def _split_off(axes: Axes) -> set[Dim]:
         for atom in axes.atoms(end, dim)[1:]
     }
     joined = (part for parts in axes.joints.values() for part in parts)
-    return inside.union(*(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))
+    uses = (*axes.paths, *axes.graph.outputs)
+    cut = {dim.axis for use in uses for dim in axes.raw_view(use).dims if dim.cutout}
+    return cut.union(inside, *(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))

@@ -27,7 +27,8 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
     if not region.contractions:
         yield from _row_problems(region)
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
-    remedy = remedies.REDUCED_PITCH if region.whole_rows else remedies.OUTPUT_PITCH
+    reduced = region.whole_rows or region.running  # where zeros behind what is reduced would count
+    remedy = remedies.REDUCED_PITCH if reduced else remedies.OUTPUT_PITCH
     for output in region.outputs:
         # The threads that compute an output of a product can store it, whatever its rows begin with.
         by_threads = output.by_threads and region.contractions and not region.whole_rows

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
+from wsopt.frontend.padding import LONGEST_PART, SHORT_ROW
 from wsopt.frontend.types import Region
 from wsopt.lowering.lower import grid_of
 from wsopt.machine.types import Machine
@@ -20,7 +21,7 @@ _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
 """Columns of a tile of rows that are not held whole: pieces of a row that TMA copies at full rate."""
 _CHOSEN_ROWS = 16
 """Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
-_LONG_ROW_COLUMNS = (2048, 4096, 8192)
+_LONG_ROW_COLUMNS = (2048, 4096, LONGEST_PART)
 """Columns of a part of rows that no SM holds: parts are many, and what is done once a part serves more elements."""
 _OUTER_COLUMNS = (32, 64, 128, 256, 512)
 """Columns of a tile where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
@@ -49,7 +50,9 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
         if outer and rows * min(view.dtype.bits for view in tiles) < 8 * machine.tma_alignment_bytes:
             continue  # no row of a box is shorter
         layout = tile_layout(tiles, rows, columns, warps, machine)
-        fits = layout.columns <= columns and layout.rows <= rows and not s.spares(region.extent(Role.ROW))
+        if outer and columns < layout.columns <= SHORT_ROW:  # beyond so few elements a tile has zeros
+            s = replace(s, columns=layout.columns)
+        fits = layout.columns <= s.columns and layout.rows <= rows and not s.spares(region.extent(Role.ROW))
         if fits and (not _over_rows(region) or grid_of(region, s).column_tiles <= machine.sm_count):
             kept = [s, *(replace(s, retained=parts) for parts in retained_parts(region, s, machine))]
             yield from kept
