@@ -24,7 +24,8 @@ from wsopt.torch.pieces import Piece
 from wsopt.torch.rounds import Settled, settle
 from wsopt.torch.siblings import families, join, with_more
 from wsopt.torch.splice import splice
-from wsopt.torch.whole_attention import keep_whole
+from wsopt.torch.whole_attention import asks_for_none, keep_whole
+from wsopt.torch.whole_layers import write_out
 
 _ORACLES: dict[str, Oracle] = {}
 
@@ -61,7 +62,9 @@ def backend(
             "torch sees no GPU here, and a kernel needs one; options={'execute': 'reference', 'take': 'all'} compute "
             "the pieces in torch"
         )
-    keep_whole(module, inputs)
+    if asks_for_none(module, inputs):
+        write_out(module)
+        keep_whole(module)
     compile_ = partial(_with_inductor if read.rest == "inductor" else _eagerly, options=read)
     return compile_(module, inputs, _nothing_pends) if read.wait else Later(compile_, module, inputs)
 

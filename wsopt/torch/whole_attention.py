@@ -74,16 +74,17 @@ def _whole(
     return attention(w, q, k, v, mask, causal, scale)
 
 
-def keep_whole(module: fx.GraphModule, inputs: Sequence[Any]) -> None:
-    """Put `OPERATOR` in the place of the calls in a graph from Dynamo, if nothing in it asks for gradients or is
-    computed in another type than it has.
-    """
+def asks_for_none(module: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    """Whether a graph from Dynamo asks for no gradients, and computes nothing in another type than it has."""
     tensors = [*(x for x in inputs if isinstance(x, torch.Tensor)), *module.parameters(), *module.buffers()]
     trained = torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
     devices = {one.device.type for one in tensors}
     recast = any(torch.is_autocast_enabled(device) for device in devices)
-    if trained or recast or any(node.target is _AUTOCAST for node in module.graph.nodes):
-        return
+    return not (trained or recast or any(node.target is _AUTOCAST for node in module.graph.nodes))
+
+
+def keep_whole(module: fx.GraphModule) -> None:
+    """Put `OPERATOR` in the place of the calls in a graph from Dynamo, which asks for no gradients."""
     calls = module.graph.find_nodes(op="call_function", target=scaled_dot_product_attention)
     for node in calls:
         _keep(node)
@@ -91,26 +92,76 @@ def keep_whole(module: fx.GraphModule, inputs: Sequence[Any]) -> None:
 
 
 def _keep(node: fx.Node) -> None:
-    """Replace one call, if the operator can say it."""
+    """Replace one call, if the operator can say it, with its result as it is seen to lie."""
     given: dict[str, Any] = dict(zip(_PARAMETERS, node.args, strict=False)) | node.kwargs
-    query, key, value = (_seen(given[name]) for name in _PARAMETERS[:3])
+    tensors, mask = [given[name] for name in _PARAMETERS[:3]], given.get("attn_mask")
+    seen, result = [_seen(one) for one in tensors], _seen(node)
     fixed = [given.get(name, default) for name, default in _FIXED.items()]
     dropout, causal, scale, groups = fixed
-    if None in (query, key, value) or dropout or any(isinstance(one, fx.Node) for one in fixed):
+    if any(one is None for one in (*seen, result)) or dropout or any(isinstance(x, fx.Node) for x in fixed):
         return
-    if query.dim() != _DIMENSIONS:
+    if not _folds(seen, _seen(mask)):
+        return
+    query, key, value = (_folded(one, one.dim()) for one in seen)
+    lies = _unfolded(_fake(query, key, value), result.shape)
+    free = lies.shape == result.shape and _lies_unseen(node, lies)
+    if lies.shape != result.shape or not (free or result.is_contiguous()):
         return
     with node.graph.inserting_before(node):
-        keys = [given["key"], given["value"]]
+        tensors = [_folded(fx.Proxy(one), result.dim()).node for one in tensors]
         # Kernels take two batch axes; batches, heads of keys and the queries of each would be three.
         if groups and query.shape[0] > 1 and query.shape[1] != key.shape[1]:
-            times = query.shape[1] // key.shape[1]
-            keys = [node.graph.call_function(torch.repeat_interleave, (one, times, 1)) for one in keys]
+            how = query.shape[1] // key.shape[1], 1
+            tensors[1:] = [
+                node.graph.call_function(torch.repeat_interleave, (one, *how)) for one in tensors[1:]
+            ]
             groups = False
-        arguments = (given["query"], *keys, given.get("attn_mask"), causal, scale, groups)
-        kept = node.graph.call_function(OPERATOR, arguments)
-    node.replace_all_uses_with(kept)
+        kept = fx.Proxy(node.graph.call_function(OPERATOR, (*tensors, mask, causal, scale, groups)))
+        kept = _unfolded(kept, result.shape)
+        kept = kept if free else kept.contiguous()
+    node.replace_all_uses_with(kept.node)
     node.graph.erase_node(node)
+
+
+def _folds(tensors: Sequence[torch.Tensor], mask: torch.Tensor | None) -> bool:
+    """Whether dimensions before the last three may be one: all tensors have the same, and a mask none."""
+    dims = tensors[0].dim()
+    if any(one.dim() != dims for one in tensors):
+        return False
+    alike = all(one.shape[:-3] == tensors[0].shape[:-3] for one in tensors)
+    return dims <= _DIMENSIONS or (alike and (mask is None or mask.dim() < _DIMENSIONS))
+
+
+def _folded(x: Any, dims: int) -> Any:
+    """A tensor of so many dimensions in four: the first are one, or there are more of extent 1."""
+    for _ in range(_DIMENSIONS - dims):
+        x = x.unsqueeze(0)
+    return x if dims <= _DIMENSIONS else x.flatten(0, dims - _DIMENSIONS)
+
+
+def _unfolded(x: Any, shape: Sequence[int]) -> Any:
+    """A tensor of four dimensions in those of a result."""
+    for _ in range(_DIMENSIONS - len(shape)):
+        x = x.squeeze(0)
+    return x if len(shape) <= _DIMENSIONS else x.unflatten(0, tuple(shape[:-3]))
+
+
+_VIEWS = ("transpose", "permute", "swapaxes", "contiguous", "reshape", "flatten")
+"""Methods that read a tensor however it lies, and of which the last three may copy it."""
+
+
+def _lies_unseen(node: fx.Node, lies: torch.Tensor) -> bool:
+    """Whether nothing in a graph or behind it is otherwise if the result of a node `lies` in another way."""
+    if lies.stride() == node.meta["example_value"].stride():
+        return True
+    for user in node.users:
+        given = (*user.args[1:], *user.kwargs.values())
+        viewed = user.op == "call_method" and user.target in _VIEWS and user.args[0] is node
+        if not viewed or _seen(user) is None or any(isinstance(one, fx.Node) for one in given):
+            return False
+        if not _lies_unseen(user, getattr(lies, str(user.target))(*user.args[1:], **user.kwargs)):
+            return False
+    return True
 
 
 def _seen(node: Any) -> Any:
