@@ -18,6 +18,7 @@ from wsopt.errors import InternalError
 from wsopt.graph.types import DType
 from wsopt.torch.dtypes import DTYPES, dtype_of
 from wsopt.torch.folding import Folded
+from wsopt.torch.nested import CALLING
 from wsopt.torch.operations import TABLE
 from wsopt.torch.table import Entry
 from wsopt.torch.values import Untaken, Value
@@ -118,7 +119,8 @@ def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
         found.values[node.name] = _finished(found, node, folded)
         return
     if write is None:
-        raise Untaken(f"no entry for {node.target}")
+        why = "its graphs are cut by themselves" if node.target in CALLING else ""
+        raise Untaken(f"{node.target}: {why}" if why else f"no entry for {node.target}")
     try:
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: _operand(found, one, node))
         _check_form(write, w, args, kwargs)

@@ -16,6 +16,7 @@ from torch import fx
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import register_flop_formula
 
+from wsopt.torch.nested import graphs_of
 from wsopt.torch.operators import LIBRARY
 from wsopt.torch.say_attention import attention
 from wsopt.torch.table import entry
@@ -80,7 +81,8 @@ def asks_for_none(module: fx.GraphModule, inputs: Sequence[Any]) -> bool:
     trained = torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
     devices = {one.device.type for one in tensors}
     recast = any(torch.is_autocast_enabled(device) for device in devices)
-    return not (trained or recast or any(node.target is _AUTOCAST for node in module.graph.nodes))
+    within = any(node.target is _AUTOCAST for one in graphs_of(module) for node in one.graph.nodes)
+    return not (trained or recast or within)
 
 
 def keep_whole(module: fx.GraphModule) -> None:
