@@ -184,6 +184,22 @@ def test_it_may_have_any_number_of_dimensions(shape: tuple[int, ...], masks: boo
     assert torch.allclose(result.float(), want.float(), atol=2e-2)
 
 
+@pytest.mark.parametrize("heads", [4, 2])
+def test_three_dimensions_may_have_a_mask_each_or_groups(heads: int) -> None:
+    mask = torch.rand(4, 32, 32) > 0.3 if heads == 4 else None
+
+    def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return scaled_dot_product_attention(q, k, v, mask, enable_gqa=heads != 4)
+
+    q, k, v = (torch.randn(one, 32, 64, dtype=B) for one in (4, heads, heads))
+    with torch.no_grad():
+        result, _, taken = found(model, q, k, v)
+        want = model(q, k, v)
+    assert taken == 1
+    assert result.stride() == want.stride()
+    assert torch.allclose(result.float(), want.float(), atol=2e-2)
+
+
 def test_keys_of_more_batches_than_queries_are_right() -> None:
     q, k = torch.randn(1, 4, 32, 64, dtype=B), torch.randn(3, 4, 32, 64, dtype=B)
     with torch.no_grad():

@@ -8,6 +8,7 @@ node for pieces to begin with, the same on every device; and where no piece has 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -104,25 +105,32 @@ def _keep(node: fx.Node) -> None:
         return
     if not _folds(seen, _seen(mask)):
         return
-    query, key, value = (_folded(one, one.dim()) for one in seen)
-    lies = _unfolded(_fake(query, key, value), result.shape)
+    # Three dimensions are batches of one head: results lie behind each other then, as torch has them.
+    place = 1 if result.dim() == _DIMENSIONS - 1 and not groups else 0
+    lies = _unfolded(_fake(*(_folded(one, one.dim(), place) for one in seen)), result.shape, place)
     free = lies.shape == result.shape and _lies_unseen(node, lies)
     if lies.shape != result.shape or not (free or result.is_contiguous()):
         return
+    group = seen[0].shape[-3] // seen[1].shape[-3] if groups and result.dim() > _DIMENSIONS - 2 else 1
     with node.graph.inserting_before(node):
-        tensors = [_folded(fx.Proxy(one), result.dim()).node for one in tensors]
-        # Kernels take two batch axes; batches, heads of keys and the queries of each would be three.
-        if groups and query.shape[0] > 1 and query.shape[1] != key.shape[1]:
-            how = query.shape[1] // key.shape[1], 1
-            tensors[1:] = [
-                node.graph.call_function(torch.repeat_interleave, (one, *how)) for one in tensors[1:]
-            ]
-            groups = False
-        kept = fx.Proxy(node.graph.call_function(OPERATOR, (*tensors, mask, causal, scale, groups)))
-        kept = _unfolded(kept, result.shape)
+        if place and _seen(mask) is not None and _seen(mask).dim() == result.dim():
+            mask = fx.Proxy(mask).unsqueeze(place).node
+        folded = [_folded(fx.Proxy(one), result.dim(), place).node for one in tensors]
+        kept = _called(folded, (mask, causal, scale), group, math.prod(result.shape[:-3]))
+        kept = _unfolded(kept, result.shape, place)
         kept = kept if free else kept.contiguous()
     node.replace_all_uses_with(kept.node)
     node.graph.erase_node(node)
+
+
+def _called(tensors: list[fx.Node], how: tuple[Any, ...], group: int, batches: int) -> fx.Proxy:
+    """A call of the operator with tensors of four dimensions, `group` heads of queries for each of keys."""
+    query, *keys = tensors
+    # Kernels take two batch axes; batches, heads of keys and the queries of each would be three.
+    if group > 1 and batches > 1:
+        keys = [query.graph.call_function(torch.repeat_interleave, (one, group, 1)) for one in keys]
+        group = 1
+    return fx.Proxy(query.graph.call_function(OPERATOR, (query, *keys, *how, group > 1)))
 
 
 def _folds(tensors: Sequence[torch.Tensor], mask: torch.Tensor | None) -> bool:
@@ -134,17 +142,17 @@ def _folds(tensors: Sequence[torch.Tensor], mask: torch.Tensor | None) -> bool:
     return dims <= _DIMENSIONS or (alike and (mask is None or mask.dim() < _DIMENSIONS))
 
 
-def _folded(x: Any, dims: int) -> Any:
-    """A tensor of so many dimensions in four: the first are one, or there are more of extent 1."""
+def _folded(x: Any, dims: int, place: int) -> Any:
+    """A tensor of so many dimensions in four: the first are one, or there are more of extent 1 at a place."""
     for _ in range(_DIMENSIONS - dims):
-        x = x.unsqueeze(0)
+        x = x.unsqueeze(place)
     return x if dims <= _DIMENSIONS else x.flatten(0, dims - _DIMENSIONS)
 
 
-def _unfolded(x: Any, shape: Sequence[int]) -> Any:
+def _unfolded(x: Any, shape: Sequence[int], place: int) -> Any:
     """A tensor of four dimensions in those of a result."""
     for _ in range(_DIMENSIONS - len(shape)):
-        x = x.squeeze(0)
+        x = x.squeeze(place)
     return x if len(shape) <= _DIMENSIONS else x.unflatten(0, tuple(shape[:-3]))
 
 
