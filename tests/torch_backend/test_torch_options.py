@@ -42,6 +42,13 @@ def test_a_wrong_option_is_named(options: dict[str, object], mode: str | None, t
         read_options(options, mode)
 
 
+def test_a_setting_that_inductor_does_not_have_is_named() -> None:
+    pytest.importorskip("torch")
+    read_options({"inductor": {"triton.cudagraphs": True}}, None)
+    with pytest.raises(InputError, match=r"/inductor/triton.cudagraf: .*did you mean .triton.cudagraph"):
+        read_options({"inductor": {"triton.cudagraf": True}}, None)
+
+
 def test_all_faults_are_told_together() -> None:
     with pytest.raises(InputError) as error:
         read_options({"take": "some", "rest": "none"}, None)

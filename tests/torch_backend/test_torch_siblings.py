@@ -15,6 +15,12 @@ from wsopt.torch.packing import Packs  # noqa: E402
 OPTIONS = {"execute": "reference", "rest": "eager", "take": "all", "frozen": True}
 
 
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    """Sizes that others have compiled the same layers for would be taken for ones that change."""
+    torch._dynamo.reset()
+
+
 class Heads(torch.nn.Module):
     """Attention of a normed tensor, two heads of queries to one of keys and values; or a gated layer."""
 

@@ -110,6 +110,7 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten.sum.dim_IntList, (normal(2, 3, 4), [-1], True), {}),
     (aten.sum.dim_IntList, (LEFT, [1]), {"dtype": torch.float32}),
     (aten.sum.default, (normal(2, 3, 4),), {}),
+    (aten.mean.default, (normal(2, 3, 4),), {}),
     (aten.mean.dim, (normal(2, 3, 4), [-1], True), {}),
     (aten.mean.dim, (normal(2, 3, 4), [1]), {}),
     (aten.amax.default, (normal(2, 3, 4), [2]), {}),

@@ -132,3 +132,78 @@ def test_a_mask_that_lets_everything_through_is_none() -> None:
         want = everywhere(*inputs)
     assert taken == 1
     assert torch.allclose(result.float(), want.float(), atol=2e-2)
+
+
+# --- layouts and dimensions -----------------------------------------------------------------------------
+
+
+def as_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return plain(q, k, v).flatten(0, 1)
+
+
+def seen_as_rows(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Which is no view unless heads lie outside of rows."""
+    return plain(q, k, v).view(2, 4 * 32, 64)
+
+
+def as_rows(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return plain(q, k, v).transpose(1, 2).reshape(2, 32, 4 * 64)
+
+
+def turned(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return plain(q, k, v).transpose(1, 2)
+
+
+@pytest.mark.parametrize("model", [plain, as_heads, seen_as_rows, as_rows, turned])
+@pytest.mark.parametrize("turns", [False, True])
+def test_a_result_lies_as_torch_has_it(model: Attention, turns: bool) -> None:
+    if turns and model is seen_as_rows:
+        pytest.skip("torch has no such view")
+    inputs = given() if turns else tuple(one.contiguous() for one in given())
+    with torch.no_grad():
+        result, _, taken = found(model, *inputs)
+        want = model(*inputs)
+    assert taken == 1
+    assert result.stride() == want.stride()
+    assert torch.allclose(result.float(), want.float(), atol=2e-2)
+
+
+@pytest.mark.parametrize("shape", [(32, 64), (4, 32, 64), (3, 2, 4, 32, 64)])
+@pytest.mark.parametrize("masks", [False, True])
+def test_it_may_have_any_number_of_dimensions(shape: tuple[int, ...], masks: bool) -> None:
+    def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mask = (torch.arange(32)[:, None] - torch.arange(32)).abs() < 5 if masks else None
+        return scaled_dot_product_attention(q, k, v, mask)
+
+    inputs = [torch.randn(shape, dtype=B) for _ in range(3)]
+    with torch.no_grad():
+        result, _, taken = found(model, *inputs)
+        want = model(*inputs)
+    assert taken == 1
+    assert (result.shape, result.stride()) == (want.shape, want.stride())
+    assert torch.allclose(result.float(), want.float(), atol=2e-2)
+
+
+@pytest.mark.parametrize("heads", [4, 2])
+def test_three_dimensions_may_have_a_mask_each_or_groups(heads: int) -> None:
+    mask = torch.rand(4, 32, 32) > 0.3 if heads == 4 else None
+
+    def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return scaled_dot_product_attention(q, k, v, mask, enable_gqa=heads != 4)
+
+    q, k, v = (torch.randn(one, 32, 64, dtype=B) for one in (4, heads, heads))
+    with torch.no_grad():
+        result, _, taken = found(model, q, k, v)
+        want = model(q, k, v)
+    assert taken == 1
+    assert result.stride() == want.stride()
+    assert torch.allclose(result.float(), want.float(), atol=2e-2)
+
+
+def test_keys_of_more_batches_than_queries_are_right() -> None:
+    q, k = torch.randn(1, 4, 32, 64, dtype=B), torch.randn(3, 4, 32, 64, dtype=B)
+    with torch.no_grad():
+        result = torch.compile(plain, backend=backend, options=OPTIONS)(q, k, k)
+        want = plain(q, k, k)
+    assert result.shape == want.shape
+    assert torch.allclose(result.float(), want.float(), atol=2e-2)

@@ -18,13 +18,15 @@ from wsopt.torch.choose import Judged
 from wsopt.torch.cutting import Oracle, Way, best_cut, ways
 from wsopt.torch.execute import by_kernel, by_reference
 from wsopt.torch.later import Later, Work, copied
+from wsopt.torch.nested import graphs_of, nested_graphs
 from wsopt.torch.operators import operator
 from wsopt.torch.options import Options, read_options
 from wsopt.torch.pieces import Piece
 from wsopt.torch.rounds import Settled, settle
 from wsopt.torch.siblings import families, join, with_more
 from wsopt.torch.splice import splice
-from wsopt.torch.whole_attention import keep_whole
+from wsopt.torch.whole_attention import asks_for_none, keep_whole
+from wsopt.torch.whole_layers import write_out
 
 _ORACLES: dict[str, Oracle] = {}
 
@@ -61,7 +63,10 @@ def backend(
             "torch sees no GPU here, and a kernel needs one; options={'execute': 'reference', 'take': 'all'} compute "
             "the pieces in torch"
         )
-    keep_whole(module, inputs)
+    if asks_for_none(module, inputs):
+        for graph in graphs_of(module):
+            write_out(graph)
+            keep_whole(graph)
     compile_ = partial(_with_inductor if read.rest == "inductor" else _eagerly, options=read)
     return compile_(module, inputs, _nothing_pends) if read.wait else Later(compile_, module, inputs)
 
@@ -123,17 +128,26 @@ def take(
     is_backward: bool = False,
     is_inference: bool = False,
 ) -> None:
-    """Put operators for the pieces of an FX graph that are worth it into it.
+    """Put operators for the pieces of an FX graph that are worth it into it, and into the graphs that it runs.
 
     What a backward graph is given is the forward graph's, and nothing of it counts as fixed before a call; nor are
     weights packed that are trained, which change at every step. `pend` takes the builds that are not waited for.
+    Graphs that a graph runs are given what it has computed, and nothing of that is fixed.
     """
+    for inside in nested_graphs(module):
+        _take(inside, options, pend, frozenset(), packs=False)
+    fixed = frozenset[str]() if is_backward else constants(module.graph)
+    _take(module, options, pend, fixed, packs=is_inference and _may_pack(options))
+
+
+def _take(
+    module: fx.GraphModule, options: Options, pend: Pend, fixed: frozenset[str], *, packs: bool
+) -> None:
+    """Put operators into one graph. `fixed` are the inputs whose contents are there before a call."""
     oracle = _ORACLES.get(options.machine)
     if oracle is None:
         oracle = _ORACLES[options.machine] = Oracle(load_machine(options.machine))
     device = "cuda" if options.execute == "kernel" else None
-    fixed = frozenset[str]() if is_backward else constants(module.graph)
-    packs = is_inference and _may_pack(options)
     later, settled = _settled(module, fixed, oracle, device, options, packs)
     for work in later:
         pend(work)

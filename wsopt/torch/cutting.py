@@ -212,7 +212,8 @@ _COUNTS = dict.fromkeys(filter(None, [getattr(torch.ops.aten, "_grouped_mm", Non
 def fx_flops(lowered: Lowered) -> int:
     """Floating-point operations of the products and attentions of an FX graph, as torch counts them.
 
-    Products whose extents change from call to call are left out, and convolutions that are no products.
+    Extents that change from call to call are what they are while the graph is compiled; what depends on contents is
+    left out, and so are convolutions that are no products.
     """
     total = 0
     for node in lowered.graph.nodes:
@@ -222,9 +223,15 @@ def fx_flops(lowered: Lowered) -> int:
         other = packet is torch.ops.aten.convolution and node.name in lowered.refused
         if count is not None and "val" in node.meta and not other:
             args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
-            found = count(*args, **kwargs, out_val=node.meta["val"])
-            total += found if isinstance(found, int) else 0
+            total += _now(count(*args, **kwargs, out_val=node.meta["val"]))
     return total
+
+
+def _now(number: int | torch.SymInt) -> int:
+    """A number as it is while a graph is compiled; 0 where only its contents tell."""
+    if isinstance(number, int):
+        return number
+    return number.node.hint if number.node.has_hint() else 0
 
 
 def fx_bytes(graph: fx.Graph) -> dict[str, int]:
@@ -239,8 +246,7 @@ def fx_bytes(graph: fx.Graph) -> dict[str, int]:
 def _nbytes(node: fx.Node) -> int:
     val = node.meta.get("val")
     tensors = [x for x in (val if isinstance(val, tuple | list) else (val,)) if isinstance(x, torch.Tensor)]
-    known = [x for x in tensors if all(isinstance(extent, int) for extent in x.shape)]
-    return sum(x.numel() * x.element_size() for x in known)
+    return sum(_now(x.numel()) * x.element_size() for x in tensors)
 
 
 def _flow(lowered: Lowered) -> Flow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +18,7 @@ from wsopt.errors import InternalError
 from wsopt.graph.types import DType
 from wsopt.torch.dtypes import DTYPES, dtype_of
 from wsopt.torch.folding import Folded
+from wsopt.torch.nested import CALLING
 from wsopt.torch.operations import TABLE
 from wsopt.torch.table import Entry
 from wsopt.torch.values import Untaken, Value
@@ -111,12 +112,15 @@ def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
     w = found.writer
     before = set(w.nodes)
     w.group, w.shape = node.name, _shape_of(node)
+    # Whoever narrows says that int64 from outside is i32, and so is what is computed of it.
+    w.integers.wide = _type_of(node) is torch.int64 and not found.narrows
     folded = found.folded.value(w, node)
     if folded is not None:
         found.values[node.name] = _finished(found, node, folded)
         return
     if write is None:
-        raise Untaken(f"no entry for {node.target}")
+        why = "its graphs are cut by themselves" if node.target in CALLING else ""
+        raise Untaken(f"{node.target}: {why}" if why else f"no entry for {node.target}")
     try:
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: _operand(found, one, node))
         _check_form(write, w, args, kwargs)
@@ -159,7 +163,7 @@ def _finished(found: Lowered, node: fx.Node, value: Value) -> Value:
     if value.shape != shape:
         raise InternalError(f"{node.target} gives {list(shape)} and was written as {list(value.shape)}")
     if not isinstance(value.tensor, str):
-        return value
+        return replace(value, tensor=_in_type(value.tensor, node.meta["val"].dtype))
     wanted = dtype_of(node.meta["val"].dtype)
     if w.dtype(value) is not wanted:
         if w.dtype(value) is DType.BOOL or not wanted.is_float:
@@ -168,6 +172,13 @@ def _finished(found: Lowered, node: fx.Node, value: Value) -> Value:
     if value.tensor in w.nodes:
         found.owners.setdefault(str(value.tensor), node)
     return value
+
+
+def _in_type(held: float, dtype: torch.dtype) -> float:
+    """A number or truth value as a tensor of a type holds it: integers are cut off, other numbers rounded."""
+    with unset_fake_temporarily():
+        found: float = torch.tensor(held).to(dtype).item()
+    return found
 
 
 def _operand(found: Lowered, node: fx.Node, reader: fx.Node) -> Any:
@@ -205,6 +216,12 @@ def _device(node: fx.Node) -> Any:
     val = node.meta.get("val")
     first = val[0] if isinstance(val, tuple | list) else val
     return first.device if isinstance(first, torch.Tensor) else None
+
+
+def _type_of(node: fx.Node) -> Any:
+    """The element type of an FX node's (first) result, if it has one."""
+    val = node.meta.get("val")
+    return getattr(val[0] if isinstance(val, tuple | list) and val else val, "dtype", None)
 
 
 def _shape_of(node: fx.Node) -> tuple[int, ...]:

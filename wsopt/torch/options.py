@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -90,6 +90,30 @@ def read_options(given: Mapping[str, Any] | None, mode: str | None) -> Options:
         faults.append(Problem("/inductor", f"{values['inductor']!r}; wants names of settings with values"))
     elif values.get("inductor") and values.get("rest", "inductor") != "inductor":
         faults.append(Problem("/inductor", "does not go with rest 'eager', which Inductor has no part in"))
+    else:
+        faults += _unknown_settings(values.get("inductor", {}))
     if faults:
         raise InputError("options of the backend wsopt", faults)
     return Options(**values)
+
+
+def _unknown_settings(settings: Mapping[Any, Any]) -> list[Problem]:
+    """The faults of settings that Inductor does not have."""
+    if not settings:
+        return []
+    from torch._inductor import config
+
+    known = config.get_config_copy()
+    return [
+        Problem(
+            f"/inductor/{name}", f"Inductor has no such setting{hint(str(name), _near(str(name), known))}"
+        )
+        for name in settings
+        if name not in known
+    ]
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """The names that stand in the same group and begin alike, for there are too many to be compared."""
+    begins = len(name.rpartition(".")[0]) + 2
+    return [one for one in known if one[:begins] == name[:begins]]

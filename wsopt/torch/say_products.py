@@ -29,12 +29,18 @@ _reduction("reduce_max", aten.amax.default)
 _reduction("reduce_min", aten.amin.default)
 
 
-@entry(aten.sum.default)
-def _sum(w: Writer, x: Value, dtype: Any = None) -> Value:
-    del dtype
-    if not w.dtype(x).is_float:
-        raise Untaken(f"reduce_sum of {w.dtype(x).value}")
-    return w.reduce("reduce_sum", x, (), False)
+def _reduction_of_all(op: str, *targets: Any) -> None:
+    def write(w: Writer, x: Value, dtype: Any = None) -> Value:
+        del dtype
+        if not w.dtype(x).is_float:
+            raise Untaken(f"{op} of {w.dtype(x).value}")
+        return w.reduce(op, x, (), False)
+
+    entry(*targets)(write)
+
+
+_reduction_of_all("reduce_sum", aten.sum.default)
+_reduction_of_all("reduce_mean", aten.mean.default)
 
 
 def _variance(

@@ -8,6 +8,7 @@ node for pieces to begin with, the same on every device; and where no piece has 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import fx
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import register_flop_formula
 
+from wsopt.torch.nested import graphs_of
 from wsopt.torch.operators import LIBRARY
 from wsopt.torch.say_attention import attention
 from wsopt.torch.table import entry
@@ -74,16 +76,18 @@ def _whole(
     return attention(w, q, k, v, mask, causal, scale)
 
 
-def keep_whole(module: fx.GraphModule, inputs: Sequence[Any]) -> None:
-    """Put `OPERATOR` in the place of the calls in a graph from Dynamo, if nothing in it asks for gradients or is
-    computed in another type than it has.
-    """
+def asks_for_none(module: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    """Whether a graph from Dynamo asks for no gradients, and computes nothing in another type than it has."""
     tensors = [*(x for x in inputs if isinstance(x, torch.Tensor)), *module.parameters(), *module.buffers()]
     trained = torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
     devices = {one.device.type for one in tensors}
     recast = any(torch.is_autocast_enabled(device) for device in devices)
-    if trained or recast or any(node.target is _AUTOCAST for node in module.graph.nodes):
-        return
+    within = any(node.target is _AUTOCAST for one in graphs_of(module) for node in one.graph.nodes)
+    return not (trained or recast or within)
+
+
+def keep_whole(module: fx.GraphModule) -> None:
+    """Put `OPERATOR` in the place of the calls in a graph from Dynamo, which asks for no gradients."""
     calls = module.graph.find_nodes(op="call_function", target=scaled_dot_product_attention)
     for node in calls:
         _keep(node)
@@ -91,26 +95,83 @@ def keep_whole(module: fx.GraphModule, inputs: Sequence[Any]) -> None:
 
 
 def _keep(node: fx.Node) -> None:
-    """Replace one call, if the operator can say it."""
+    """Replace one call, if the operator can say it, with its result as it is seen to lie."""
     given: dict[str, Any] = dict(zip(_PARAMETERS, node.args, strict=False)) | node.kwargs
-    query, key, value = (_seen(given[name]) for name in _PARAMETERS[:3])
+    tensors, mask = [given[name] for name in _PARAMETERS[:3]], given.get("attn_mask")
+    seen, result = [_seen(one) for one in tensors], _seen(node)
     fixed = [given.get(name, default) for name, default in _FIXED.items()]
     dropout, causal, scale, groups = fixed
-    if None in (query, key, value) or dropout or any(isinstance(one, fx.Node) for one in fixed):
+    if any(one is None for one in (*seen, result)) or dropout or any(isinstance(x, fx.Node) for x in fixed):
         return
-    if query.dim() != _DIMENSIONS:
+    if not _folds(seen, _seen(mask)):
         return
+    # Three dimensions are batches of one head: results lie behind each other then, as torch has them.
+    place = 1 if result.dim() == _DIMENSIONS - 1 and not groups else 0
+    lies = _unfolded(_fake(*(_folded(one, one.dim(), place) for one in seen)), result.shape, place)
+    free = lies.shape == result.shape and _lies_unseen(node, lies)
+    if lies.shape != result.shape or not (free or result.is_contiguous()):
+        return
+    group = seen[0].shape[-3] // seen[1].shape[-3] if groups and result.dim() > _DIMENSIONS - 2 else 1
     with node.graph.inserting_before(node):
-        keys = [given["key"], given["value"]]
-        # Kernels take two batch axes; batches, heads of keys and the queries of each would be three.
-        if groups and query.shape[0] > 1 and query.shape[1] != key.shape[1]:
-            times = query.shape[1] // key.shape[1]
-            keys = [node.graph.call_function(torch.repeat_interleave, (one, times, 1)) for one in keys]
-            groups = False
-        arguments = (given["query"], *keys, given.get("attn_mask"), causal, scale, groups)
-        kept = node.graph.call_function(OPERATOR, arguments)
-    node.replace_all_uses_with(kept)
+        if place and _seen(mask) is not None and _seen(mask).dim() == result.dim():
+            mask = fx.Proxy(mask).unsqueeze(place).node
+        folded = [_folded(fx.Proxy(one), result.dim(), place).node for one in tensors]
+        kept = _called(folded, (mask, causal, scale), group, math.prod(result.shape[:-3]))
+        kept = _unfolded(kept, result.shape, place)
+        kept = kept if free else kept.contiguous()
+    node.replace_all_uses_with(kept.node)
     node.graph.erase_node(node)
+
+
+def _called(tensors: list[fx.Node], how: tuple[Any, ...], group: int, batches: int) -> fx.Proxy:
+    """A call of the operator with tensors of four dimensions, `group` heads of queries for each of keys."""
+    query, *keys = tensors
+    # Kernels take two batch axes; batches, heads of keys and the queries of each would be three.
+    if group > 1 and batches > 1:
+        keys = [query.graph.call_function(torch.repeat_interleave, (one, group, 1)) for one in keys]
+        group = 1
+    return fx.Proxy(query.graph.call_function(OPERATOR, (query, *keys, *how, group > 1)))
+
+
+def _folds(tensors: Sequence[torch.Tensor], mask: torch.Tensor | None) -> bool:
+    """Whether dimensions before the last three may be one: all tensors have the same, and a mask none."""
+    dims = tensors[0].dim()
+    if any(one.dim() != dims for one in tensors):
+        return False
+    alike = all(one.shape[:-3] == tensors[0].shape[:-3] for one in tensors)
+    return dims <= _DIMENSIONS or (alike and (mask is None or mask.dim() < _DIMENSIONS))
+
+
+def _folded(x: Any, dims: int, place: int) -> Any:
+    """A tensor of so many dimensions in four: the first are one, or there are more of extent 1 at a place."""
+    for _ in range(_DIMENSIONS - dims):
+        x = x.unsqueeze(place)
+    return x if dims <= _DIMENSIONS else x.flatten(0, dims - _DIMENSIONS)
+
+
+def _unfolded(x: Any, shape: Sequence[int], place: int) -> Any:
+    """A tensor of four dimensions in those of a result."""
+    for _ in range(_DIMENSIONS - len(shape)):
+        x = x.squeeze(place)
+    return x if len(shape) <= _DIMENSIONS else x.unflatten(0, tuple(shape[:-3]))
+
+
+_VIEWS = ("transpose", "permute", "swapaxes", "contiguous", "reshape", "flatten")
+"""Methods that read a tensor however it lies, and of which the last three may copy it."""
+
+
+def _lies_unseen(node: fx.Node, lies: torch.Tensor) -> bool:
+    """Whether nothing in a graph or behind it is otherwise if the result of a node `lies` in another way."""
+    if lies.stride() == node.meta["example_value"].stride():
+        return True
+    for user in node.users:
+        given = (*user.args[1:], *user.kwargs.values())
+        viewed = user.op == "call_method" and user.target in _VIEWS and user.args[0] is node
+        if not viewed or _seen(user) is None or any(isinstance(one, fx.Node) for one in given):
+            return False
+        if not _lies_unseen(user, getattr(lies, str(user.target))(*user.args[1:], **user.kwargs)):
+            return False
+    return True
 
 
 def _seen(node: Any) -> Any:

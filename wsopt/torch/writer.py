@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from wsopt.graph.infer import OpFault
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import AttrValue, DType, Node, Operand, TensorType
+from wsopt.torch.integers import Integers
 from wsopt.torch.values import (
     Atom,
     Dim,
@@ -23,7 +24,11 @@ from wsopt.torch.values import (
     split_as,
 )
 
-_NUMBER = {int: TensorType((), DType.I32), float: TensorType((), DType.F32)}
+_NUMBER = {
+    bool: TensorType((), DType.BOOL),
+    int: TensorType((), DType.I32),
+    float: TensorType((), DType.F32),
+}
 
 
 @dataclass(slots=True)
@@ -38,6 +43,7 @@ class Writer:
     groups: dict[str, str] = field(default_factory=dict)
     group: str = ""
     shape: Shape = ()
+    integers: Integers = field(default_factory=Integers)
     sees_through: bool = True
     has_seen_through: bool = False
     _counts: Counter[str] = field(default_factory=Counter)
@@ -65,8 +71,8 @@ class Writer:
         """Write a node; its name. Raises Untaken for operands that the op does not take."""
         spec = OPS[op]
         for role, operand in zip(spec.operands, operands, strict=False):
-            if not isinstance(operand, str) and role not in spec.scalars:
-                raise Untaken(f"{op} of a number")
+            if not isinstance(operand, str) and (role not in spec.scalars or isinstance(operand, bool)):
+                raise Untaken(f"{op} of a {'truth value' if isinstance(operand, bool) else 'number'}")
         types = tuple(self.types[x] if isinstance(x, str) else _NUMBER[type(x)] for x in operands)
         attrs = {attr.name: given.get(attr.name, attr.default) for attr in spec.attrs}
         try:
@@ -74,6 +80,7 @@ class Writer:
         except OpFault as fault:
             raise Untaken("; ".join(message for _, message in fault.faults)) from fault
         name = f"{self.group}__{self._counts[self.group]}"
+        self.integers.enter(name, op, operands, self.types, result)
         self._counts[self.group] += 1
         self.nodes[name] = Node(name, op, tuple(operands), tuple(sorted(full.items())), result)
         self.types[name], self.groups[name] = result, self.group
