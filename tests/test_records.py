@@ -79,11 +79,10 @@ def test_a_simulation_is_of_its_text_its_case_and_its_interleaving(monkeypatch: 
 def test_all_that_a_simulation_depends_on_is_in_its_key() -> None:
     inside = {*simulated.ROOMS, *(name.removesuffix(".py") for name in simulated.FILES)}
     imports = room_imports.read_imports(simulated.PACKAGE)
-    executes = inside - {"simulation"}  # of which only the tolerances are asked for
     needed = [
         one.imported
         for one in imports
-        if room_imports.room(one.importer) in executes and one.imported.startswith("wsopt.")
+        if room_imports.room(one.importer) in inside and one.imported.startswith("wsopt.")
     ]
     assert len(needed) > 100
     assert [name for name in needed if room_imports.room(name) not in inside] == []

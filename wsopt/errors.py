@@ -82,6 +82,10 @@ class CheckError(WsoptError):
     exit_status = 4
 
 
+class NeverRunError(CheckError):
+    """A kernel has lines that its simulation never runs: another schedule is to be taken."""
+
+
 class RequirementError(WsoptError):
     """A package or a GPU that the command needs is missing here; says how to get it, or what works without."""
 

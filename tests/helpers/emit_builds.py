@@ -156,7 +156,7 @@ class Case:
         """What is wrong with a kernel under one interleaving, or None: the record where one is known."""
         if self.graph is None:
             return self._found(source, seed)
-        case = f"{self._identity} {self.processors} {sorted(self.constants)}"
+        case = f"{self._identity} {self.processors} {sorted(self.constants)} {self.referee.tolerance}"
         return simulated.fault(case, source, seed, lambda: self._found(source, seed))
 
     @functools.cached_property

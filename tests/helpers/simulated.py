@@ -19,7 +19,7 @@ import wsopt.interpret
 RECORDS = records.Records("simulated", fault="the simulation finds something else in a text")
 PACKAGE = Path(wsopt.interpret.__file__).parents[1]
 ROOMS = ("primitives", "agreement", "graph", "interpret")
-FILES = ("entries.py", "errors.py", "exchange.py", "simulation.py")
+FILES = ("entries.py", "errors.py", "exchange.py")
 """What the interpreter and the reference are in, and all that these import."""
 
 
