@@ -1,4 +1,7 @@
-"""The best schedules of a search that the compiler leaves whole, as kernels: search, emit, ask the oracle, repeat."""
+"""The best schedules of a search that the compiler leaves whole, as kernels: search, emit, ask the oracle, repeat.
+
+Whoever finds later that a kernel will not do has it `dropped`, and runs the contest again.
+"""
 
 from __future__ import annotations
 
@@ -65,11 +68,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A kernel that the compiler was asked about: what it made of it, if anything, and what it rejected."""
+    """A kernel that the compiler was asked about: what it made of it, if anything, and what it rejected; and why the
+    kernel was `dropped` after that.
+    """
 
     verified: VerifiedSchedule
     compiled: CompiledKernel | None
     complaint: str
+    dropped: str = ""
 
     @property
     def spilled(self) -> bool:
@@ -80,11 +86,11 @@ class Asked:
 
 @dataclass(slots=True)
 class Contest:
-    """A search that goes on until the compiler rejects none of its `keep` best schedules.
+    """A search that goes on until none of its `keep` best schedules is rejected.
 
     With `conditions` all of it is among schedules that meet them; none is wanted that is not predicted to take less
-    than `below_us` microseconds. `rejected` says why each structure was dropped that the compiler rejected; `asked`
-    is every kernel that it saw, by source, and `rounds` how often the search was run.
+    than `below_us` microseconds. `rejected` says why each structure was dropped of which the compiler, or a check after
+    it, rejected a kernel; `asked` is every kernel that it saw, by source, and `rounds` how often the search was run.
     """
 
     region: Cuttable
@@ -122,8 +128,8 @@ class Contest:
         none that is left takes less than is allowed; CheckError if there is none for another reason.
         """
         self.check_fast_enough()
-        whole: tuple[Candidate, ...] = ()
-        while self.rounds < (_LAST_ROUND if self._only_spills and not whole else _ORACLE_ROUNDS):
+        whole, began = tuple[Candidate, ...](), self.rounds
+        while self.rounds - began < (_LAST_ROUND if self._only_spills and not whole else _ORACLE_ROUNDS):
             dropped = len(self.rejected)
             try:
                 whole = self._round()
@@ -137,16 +143,21 @@ class Contest:
             raise self._all_rejected()
         return tuple(replace(one, certificate=self._told(one.certificate)) for one in whole)
 
+    def drop(self, candidate: Candidate, why: str) -> None:
+        """Leave out the structure of a candidate in all runs to come."""
+        self.asked[candidate.source] = replace(self.asked[candidate.source], dropped=why)
+        self.rejected[candidate.verified.schedule.structure] = why
+
     @property
     def _only_spills(self) -> bool:
         return all(one.spilled for one in self.asked.values())
 
     def _all_rejected(self) -> WsoptError:
-        """The error for a search all of whose schedules the compiler rejected."""
+        """The error for a search all of whose schedules were rejected."""
         last, why = list(self.rejected.items())[-1]
         under = f" under {self.conditions.text}" if self.conditions else ""
         text = (
-            f"graph {self.region.name}{under}: the compiler rejects each of the {len(self.rejected)} best schedules; "
+            f"graph {self.region.name}{under}: {self._by_whom} each of the {len(self.rejected)} best schedules; "
             f"the last one, {last.describe()}: {why}"
         )
         if self.conditions:
@@ -158,12 +169,18 @@ class Contest:
             )
         return CheckError(text)
 
+    @property
+    def _by_whom(self) -> str:
+        """Who rejected schedules, in words."""
+        dropped = any(one.dropped for one in self.asked.values())
+        return "the compiler or the simulation rejects" if dropped else "the compiler rejects"
+
     def _told(self, certificate: Certificate) -> Certificate:
-        """The certificate with the schedules that the compiler rejected, in the order in which they were compiled."""
+        """The certificate with the schedules that were rejected, in the order in which they were compiled."""
         rejected = (
-            Rejected(a.verified.schedule.structure, a.verified.schedule.prediction.microseconds, a.complaint)
+            Rejected(a.verified.schedule.structure, a.verified.schedule.prediction.microseconds, why)
             for a in self.asked.values()
-            if a.complaint
+            if (why := a.complaint or a.dropped)
         )
         return replace(certificate, rejected=tuple(rejected))
 
@@ -188,8 +205,8 @@ class Contest:
                 known = self._answers.pop(source, None)
                 self.asked[source] = known or self._ask(source, verified, without)
             asked = self.asked[source]
-            if asked.compiled is None or asked.complaint:
-                self.rejected.setdefault(verified.schedule.structure, asked.complaint)
+            if asked.compiled is None or asked.complaint or asked.dropped:
+                self.rejected.setdefault(verified.schedule.structure, asked.complaint or asked.dropped)
             else:
                 whole.append(
                     Candidate(verified, certificate, source, asked.compiled, self._searched[without])

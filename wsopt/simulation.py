@@ -15,7 +15,7 @@ import numpy as np
 
 from wsopt.agreement.judge import NO_DIFFERENCE, Agreement, Expected
 from wsopt.emit.source import covering_k_blocks
-from wsopt.errors import CheckError
+from wsopt.errors import CheckError, NeverRunError
 from wsopt.frontend.roles import graph_axes
 from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.grouped import OFFSET_KINDS, grouped_rows
@@ -242,13 +242,13 @@ def _silent(done: int, total: int) -> None:
 
 
 def _check_covered(graph: Graph, source: str, covered: Coverage) -> None:
-    """Raise CheckError if a line of the kernel has not run."""
+    """Raise NeverRunError if a line of the kernel has not run."""
     if not covered.missed:
         return
     text = source.splitlines()
     named = [f"  kernel.py:{line}: {text[line - 1].strip()}" for line in covered.missed[:_MOST_NAMED]]
     more = len(covered.missed) - len(named)
-    raise CheckError(
+    raise NeverRunError(
         f"graph {graph.name}: {len(covered.missed)} of the kernel's {covered.of} lines did not run at any extents "
         "it was executed at:\n" + "\n".join([*named, *([f"  and {more} more"] if more else [])])
     )

@@ -196,10 +196,12 @@ def _validity(verified: VerifiedSchedule) -> tuple[str, ...]:
 
 
 def _rejected_lines(rejected: Sequence[Rejected], width: int) -> list[str]:
-    """Lines on schedules that were solved and then rejected by the compiler."""
+    """Lines on schedules that were solved and then rejected by the compiler, or because the simulation ran only some of
+    their kernels' lines.
+    """
     if not rejected:
         return []
-    lines = ["", "Solved, and rejected by the compiler:"]
+    lines = ["", "Solved, and rejected by the compiler or the simulation:"]
     for one in rejected:
         why = one.why.partition(";")[0]
         told = f"{one.structure.describe()}: {microseconds(one.microseconds)} us by the model; {why}"

@@ -37,6 +37,7 @@ DEFAULT_MARGIN = learned().registers
 
 _RUNNERS_UP = 5
 _COMPILER = "ptxas"
+_REJECTED = "spilled, did not compile to the instructions asked for, or has lines that never run"
 """The budget by which structures count as ruled out that the compiler rejected."""
 
 Ranked = tuple[VerifiedSchedule, Certificate]
@@ -131,7 +132,7 @@ class Search:
             self.limits.update(look.limits)
             reason = look.ruled_out
             if structure in self.rejected or (self.spilled and live_set(program) in self.spilled):
-                reason = f"{_COMPILER}: spilled, or did not compile to the instructions asked for"
+                reason = f"{_COMPILER}: {_REJECTED}"
             if reason:
                 self._count(structure, reason)
             else:
