@@ -89,8 +89,9 @@ class Contest:
     """A search that goes on until none of its `keep` best schedules is rejected.
 
     With `conditions` all of it is among schedules that meet them; none is wanted that is not predicted to take less
-    than `below_us` microseconds. `rejected` says why each structure was dropped of which the compiler, or a check after
-    it, rejected a kernel; `asked` is every kernel that it saw, by source, and `rounds` how often the search was run.
+    than `below_us` microseconds. `rejected` says why each structure was dropped of which the compiler, or a check
+    after it, rejected a kernel; `asked` is every kernel that it saw, by source, and `rounds` how often the search was
+    run.
     """
 
     region: Cuttable

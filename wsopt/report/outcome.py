@@ -196,8 +196,8 @@ def _validity(verified: VerifiedSchedule) -> tuple[str, ...]:
 
 
 def _rejected_lines(rejected: Sequence[Rejected], width: int) -> list[str]:
-    """Lines on schedules that were solved and then rejected by the compiler, or because the simulation ran only some of
-    their kernels' lines.
+    """Lines on schedules that were solved and then rejected by the compiler, or because lines of their kernels never
+    ran in the simulation.
     """
     if not rejected:
         return []
