@@ -65,6 +65,13 @@ def test_axes_that_tiles_reach_over_are_told_with_their_share(h200: Machine) -> 
     assert found.padded == (Padded("row", 1000, 1024), Padded("column", 96, 128))
     assert found.padding == pytest.approx(1 - 1000 * 96 / (1024 * 128))
     assert Absent.SPLIT not in found.absent
+    assert Absent.DYNAMIC not in found.absent, "each block has one tile"
+
+
+def test_blocks_of_products_that_have_several_tiles_know_them_before(h200: Machine) -> None:
+    program = lower(region(2048, 1024, 64), structure(64, 64, 64, 2), h200)
+    assert program.tiles == 256
+    assert Absent.DYNAMIC in outside_of(program, h200, {}).absent
 
 
 def test_heads_are_padded_along_the_columns_alone(h200: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import assert_never
 
 from wsopt.program.program import TileProgram
@@ -58,6 +59,9 @@ def absent(one: Absent, verified: VerifiedSchedule) -> str:
                 f"No clusters of blocks: each SM copies its tiles itself, {copied:,} bytes through L2, "
                 f"{times:,.1f} times those of the tensors."
             )
+        case Absent.DYNAMIC:
+            each = math.ceil(program.tiles / sms)
+            return f"No tiles taken at run time: who has which of up to {each:,} tiles a block is known before."
         case _:
             assert_never(one)
 

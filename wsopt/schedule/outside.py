@@ -15,6 +15,7 @@ class Absent(StrEnum):
     SPLIT = "split of the contracted axis"
     KERNELS = "more than one kernel"
     CLUSTERS = "clusters of blocks"
+    DYNAMIC = "tiles taken at run time"
 
 
 @dataclass(frozen=True, slots=True)

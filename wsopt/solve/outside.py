@@ -39,7 +39,8 @@ def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, in
 
 def _absent(program: TileProgram, machine: Machine) -> list[Absent]:
     """Choices that this graph could be given: its streamed axis is longer than a K-block, its products are several or
-    have something behind them, tiles share what they copy, and no pairs of blocks do either.
+    have something behind them, tiles share what they copy, and no pairs of blocks do either; and blocks have several
+    tiles each, which they do not take when they are free.
     """
     loop = program.iteration is Iteration.K_BLOCKS
     behind = any(not _rounds(item) for item in program.after.items)
@@ -51,6 +52,7 @@ def _absent(program: TileProgram, machine: Machine) -> list[Absent]:
             Absent.CLUSTERS,
             loop and program.tiles > 1 and not (writes_pairs(machine) and program.work is None),
         ),
+        (Absent.DYNAMIC, loop and program.tiles > machine.sm_count and not program.structure.shares),
     )
     return [absent for absent, there in holds if there]
 
