@@ -13,11 +13,11 @@ from tile_graphs import extents, gated, plain, product, region_of
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
-from wsopt.lowering.structures import column_role, row_role, structures
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram, Unit
-from wsopt.program.types import Sharing, Space, Structure
+from wsopt.program.types import Sharing, Space, Structure, column_role, row_role
 from wsopt.tensors.views import Role
 
 

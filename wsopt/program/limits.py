@@ -220,7 +220,7 @@ RECORDS = (
         "turns pass over the K-blocks of others, which they find by the numbers of tiles or of parts.",
         How.CHOICES,
         "The model has no price for it; there is no figure.",
-        ("lowering/structures.py:_parts_come_together", "lowering/structures.py:_shares"),
+        ("lowering/parted.py:parts_come_together", "lowering/parted.py:may_share"),
     ),
     Record(
         Limit.PAIRS,
@@ -231,7 +231,7 @@ RECORDS = (
         "other is not divided so yet.",
         How.CHOICES,
         "The model has no price for it; there is no figure.",
-        ("lowering/structures.py:_paired",),
+        ("lowering/product_structures.py:_paired",),
     ),
     Record(
         Limit.STORES_OF_ROWS,
@@ -307,7 +307,7 @@ RECORDS = (
         "A row is one thread's, so that its maximum and its sum take no exchange between threads.",
         How.BYTES,
         "The model cannot express it; the gain is at most what the prediction has above its bytes.",
-        ("lowering/structures.py:_is_legal", "targets/targets.py:BLACKWELL"),
+        ("lowering/legal.py:is_legal", "targets/targets.py:BLACKWELL"),
     ),
     Record(
         Limit.EVERY_RESCALE,
@@ -325,7 +325,7 @@ RECORDS = (
         How.CHOICES,
         "Transform warpgroups are a choice there too. Their loads of what does not stream have no price, so the gain "
         "is at most the figure.",
-        ("lowering/structures.py:_transforms",),
+        ("lowering/product_structures.py:_transforms",),
     ),
     Record(
         Limit.ROWS_OF_TILES,
@@ -346,7 +346,7 @@ RECORDS = (
         "order.",
         How.CHOICES,
         "Two K-blocks an iteration are a choice there too.",
-        ("lowering/structures.py:_product_structures",),
+        ("lowering/product_structures.py:product_structures",),
     ),
     Record(
         Limit.EQUAL_SUBTILES,
@@ -354,7 +354,7 @@ RECORDS = (
         "A kernel has one staging buffer of a kind, and one box of it, for all subtiles.",
         How.CHOICES,
         "The model has one price for all subtiles of a tile; there is no figure.",
-        ("lowering/structures.py:_subtiles",),
+        ("lowering/legal.py:subtile_counts",),
     ),
     Record(
         Limit.ONE_FACTOR,
@@ -364,7 +364,7 @@ RECORDS = (
         "element.",
         How.CHOICES,
         "Wider tiles are a choice there too. Their further factors have no price, so the gain is at most the figure.",
-        ("lowering/structures.py:_has_factors",),
+        ("lowering/product_structures.py:_has_factors",),
     ),
     Record(
         Limit.SEGMENTS,
@@ -373,7 +373,7 @@ RECORDS = (
         "segment to segment with it.",
         How.CHOICES,
         "Blocks of one tile, split sums and equal shares are structures there too.",
-        ("lowering/structures.py:_in_segments",),
+        ("lowering/product_structures.py:_in_segments",),
     ),
 )
 """Every limit, in the order in which the documentation has them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from wsopt.lowering.structures import writes_pairs
+from wsopt.lowering.product_structures import writes_pairs
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Product
 from wsopt.program.ids import OpKind, ValueKind

@@ -1,0 +1,180 @@
+"""The structures of loops of products whose operands come from memory, or are computed as they come."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from wsopt.frontend.types import Region
+from wsopt.lowering.legal import has_aligned_slots, is_legal, same_order, subtile_counts, warp_counts
+from wsopt.lowering.parted import may_share, split_counts
+from wsopt.lowering.product_steps import releases_early
+from wsopt.lowering.promotion import is_promoted
+from wsopt.machine.types import Machine
+from wsopt.program.limits import Lifted, Limit
+from wsopt.program.types import Sharing, Structure, column_role, row_role
+from wsopt.requirements import triton_release
+from wsopt.targets import Sums, target_of
+from wsopt.tensors.views import Packing, Role, pow2
+
+_GROUPS = (1, 2, 4, 8, 16)
+_SUMMED_COLUMNS = (128, 64)
+"""Parts of the one sum of powers of two among the columns of a product's tile."""
+
+
+def product_structures(region: Region, machine: Machine, lifted: Lifted) -> Iterator[Structure]:
+    """Structures of a loop of products whose operands come from memory, or are computed as they come.
+
+    Operands may change sides where the graph has few rows. With two tensor instructions' rows or more the graph's
+    rows fill the tensor core, and exchanging the sides only transposes the stores; with fewer, its columns (by
+    eights) fit them and the rows waste less. What reduces an operand's rows takes them as the tensor core's.
+
+    An iteration has two K-blocks, each with partial sums of its own, only where products are promoted. emitter.v1:
+    then all are. Another product's sums would be begun by one K-block and added to by the other, and nothing keeps
+    their order. Nor are rows reduced that lie in two accumulators.
+    """
+    target, warps = target_of(machine), warp_counts(machine)
+    apart = region.beside or region.body or region.factor_sources
+    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not (apart or region.offsets)
+    row = 128 * 8 // region.operand_dtype.bits
+    packed = any(source.view.packing is Packing.FRAGMENTS for source in region.streamed_sources)
+    # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes; packed elements have short rows.
+    depths = (row // 2, row, 2 * row, *((4 * row,) if packed else ()))
+    sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
+    early_release = (True, False) if releases_early(region, machine) and not region.body else (True,)
+    promoted = [is_promoted(one, region, machine) for one in region.contractions]
+    copies = (1, 2) if any(promoted) and (all(promoted) or Limit.ALL_PROMOTED in lifted) else (1,)
+    least = 16 if region.body else 64, machine.mma_columns_step
+    transforms, tails = _transforms(region, machine, lifted), _tails(region, machine, depths, copies)
+    for swap in (False, True) if few and target.swaps else (False,):
+        sizes = [*_columns(region.extent(column_role(swap)), least[swap], machine)]
+        cuts = {size: subtile_counts(size) for size in sizes}
+        counts = sorted({count for cut in cuts.values() for count in cut})
+        tiles = _tiles(region, machine, sizes, depths, lifted)
+        for rows, columns, depth, consumers, own, sharing, persistent, subtiles in itertools.product(
+            target.consumer_rows, sizes, depths, target.consumers, warps, sharings,
+            (True, False) if target.single else (True,), counts,
+        ):  # fmt: skip
+            if subtiles not in cuts[columns] or (rows, columns, depth) not in tiles:
+                continue
+            first = Structure(
+                rows, columns, depth, consumers, own, sharing, persistent, swap, subtiles, _GROUPS[0]
+            )
+            if not is_legal(region, machine, first):
+                continue
+            parted = {number: _parted(region, replace(first, copies=number), machine) for number in copies}
+            paired = _paired(region, first, machine)
+            for group, k_blocks, apart_by, early in itertools.product(
+                _GROUPS, copies, transforms, early_release
+            ):
+                s = Structure(
+                    rows, columns, depth, consumers, own, sharing, persistent, swap, subtiles, group, k_blocks,
+                    tails[depth, k_blocks], apart_by, early_release=early,
+                )  # fmt: skip
+                if not same_order(region, s):
+                    parts = [replace(s, tail=0, splits=n, shares=shares) for n, shares in parted[k_blocks]]
+                    if paired and not same_order(region, replace(s, paired=True)):
+                        parts.append(replace(s, tail=0, paired=True))
+                    yield from (one for one in (s, *parts) if _in_segments(region, one, lifted))
+
+
+def _parted(region: Region, s: Structure, machine: Machine) -> list[tuple[int, bool]]:
+    """The ways to give parts of a tile to several blocks: numbers of parts of its sums, and equal shares, whatever
+    the order of tiles.
+    """
+    splits = [(splits, False) for splits in split_counts(region, s, machine)]
+    return [*splits, (1, True)] if may_share(region, s, machine) else splits
+
+
+def _in_segments(region: Region, s: Structure, lifted: Lifted) -> bool:
+    """Whether blocks can find their tiles where run-time offsets cut the rows, if these do.
+
+    emitter.v1: persistent blocks of whole tiles.
+    """
+    return region.offsets is None or Limit.SEGMENTS in lifted or (s.persistent and not s.parted)
+
+
+def writes_pairs(machine: Machine) -> bool:
+    """Whether a card has products of two blocks, and the Triton that is here, or else the newest, writes them."""
+    since, has = target_of(machine).paired_since, triton_release()
+    return since is not None and (has is None or has >= since)
+
+
+def _paired(region: Region, s: Structure, machine: Machine) -> bool:
+    """Whether two blocks may work on one tile, with products of both: where their Triton can write it, and the other
+    one has rows.
+
+    emitter.v1: in persistent loops of products alone, whose epilogues store by TMA, where operands keep their sides
+    and no run-time offsets cut the rows.
+    """
+    if not writes_pairs(machine):
+        return False
+    plain = not (region.beside or region.body or region.factor_sources or region.offsets)
+    plain = plain and s.persistent and not s.swap
+    by_tma = all(output.is_tile for output in region.outputs)
+    return plain and by_tma and region.extent(row_role(s.swap)) > s.tile_rows
+
+
+def _tiles(
+    region: Region, machine: Machine, columns: Iterable[int], depths: Iterable[int], lifted: Lifted
+) -> frozenset[tuple[int, int, int]]:
+    """Rows, columns and depth of the tiles whose slots and factors are as a kernel needs them."""
+    every = itertools.product(target_of(machine).consumer_rows, columns, depths)
+    return frozenset(
+        (rows, own, depth)
+        for rows, own, depth in every
+        if _has_factors(region, own, depth, lifted) and has_aligned_slots(region, rows, depth)
+    )
+
+
+def _has_factors(region: Region, columns: int, depth: int, lifted: Lifted) -> bool:
+    """Whether the sums of a K-block have one factor a row for each tensor of factors: a block has whole K-blocks.
+    emitter.v1: it has whole tiles of columns as well.
+    """
+    views = [source.view for source in region.factor_sources]
+    whole = Limit.ONE_FACTOR in lifted
+    tiles = all(whole or one.column_each == 1 or one.column_each % columns == 0 for one in views)
+    return tiles and all(one.each % depth == 0 for one in views)
+
+
+def _transforms(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, ...]:
+    """Warpgroups that compute operands for consumers.
+
+    emitter.v1: from tensors that stream alone, which they find in shared memory.
+    """
+    known = {one.name for one in (*region.streamed_sources, *region.body)}
+    own = all(name in known for item in region.body for name in item.reads)
+    own = own or Limit.STREAMED_TRANSFORM in lifted
+    return (0, *target_of(machine).transforms) if region.body and own else (0,)
+
+
+def _columns(extent: int, least: int, machine: Machine) -> Iterator[int]:
+    """Columns of a product's tile, of so many in all: powers of two from the `least` up to what one instruction
+    takes, no more than the extent needs; last, where sums are in registers, 192 = 128 + 64.
+
+    Other sums have a part of which an instruction takes as long as one of twice its columns.
+    """
+    sizes = (least << n for n in range((machine.mma_columns_max // least).bit_length()))
+    yield from (size for size in sizes if size == least or size < 2 * extent)
+    if target_of(machine).sums is Sums.REGISTERS and extent > _SUMMED_COLUMNS[0]:
+        yield sum(_SUMMED_COLUMNS)
+
+
+def _tails(
+    region: Region, machine: Machine, depths: Iterable[int], copies: Iterable[int]
+) -> dict[tuple[int, int], int]:
+    """The tails of K-blocks of each depth, with so many in an iteration."""
+    return {asked: _tail(region, machine, *asked) for asked in itertools.product(depths, copies)}
+
+
+def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
+    """Elements of the last K-block that products have to take: a power of two, and what one instruction sums.
+
+    0 where that is the whole K-block, or where the last K-block may lie beyond the end altogether.
+    """
+    rest = region.extent(Role.STREAM) % depth
+    size = max(machine.mma_depth(region.operand_dtype.bits), pow2(rest))
+    return (
+        size if rest and copies == 1 and not region.body and target_of(machine).tails and size < depth else 0
+    )
