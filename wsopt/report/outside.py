@@ -61,7 +61,9 @@ def absent(one: Absent, verified: VerifiedSchedule) -> str:
             )
         case Absent.DYNAMIC:
             each = math.ceil(program.tiles / sms)
-            return f"No tiles taken at run time: who has which of up to {each:,} tiles a block is known before."
+            return (
+                f"No tiles taken at run time: who has which of up to {each:,} tiles a block is known before."
+            )
         case _:
             assert_never(one)
 
