@@ -19,7 +19,7 @@ from wsopt.program.conditions import Overlap
 from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.over_rows import carried
 from wsopt.program.program import Iteration, Live, OpKind, RingPlan, TileProgram
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import PartitionRole, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
 
@@ -142,7 +142,7 @@ def _buffers(schedule: Schedule, program: TileProgram, machine: Machine, margin:
     if schedule.buffers not in budget.buffer_options(program):
         yield f"{schedule.buffers} for {program.epilogue.stores} stores of {program.structure.subtiles} subtiles"
     if len(schedule.rings) == len(program.rings):  # else another check's
-        used = budget.shared_memory(program, [slots for _, slots in schedule.rings], schedule.buffers)
+        used = memory.shared_memory(program, [slots for _, slots in schedule.rings], schedule.buffers)
         if used != schedule.shared_memory_bytes:
             yield f"shared memory is given as {schedule.shared_memory_bytes} bytes, the buffers take {used}"
         if used > machine.shared_memory_per_block_bytes:

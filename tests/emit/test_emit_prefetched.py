@@ -11,7 +11,7 @@ from emit_builds import Body, build, graph_of, structure
 from wsopt.codegen.aot import compile_kernel
 from wsopt.perf.stores import tile_stores
 from wsopt.program.types import Structure
-from wsopt.schedule import budget
+from wsopt.schedule import memory
 
 CASES: dict[str, tuple[Body, Structure, int]] = {
     "by columns": (builds.residual, structure(256, consumers=2, subtiles=4), 1),
@@ -51,6 +51,6 @@ def test_vectors_take_shared_memory() -> None:
     program, buffers = verified.program, verified.schedule.buffers
     assert program.epilogue.vector_bytes == 256 * 2
     others = program.epilogue.staged_bytes * buffers.staging + program.epilogue.input_bytes * buffers.inputs
-    assert budget.buffer_bytes(program, buffers) == others + 512
+    assert memory.buffer_bytes(program, buffers) == others + 512
     # The first store of every tile but the first finds what the last tile staged read: the copies waited for it.
     assert tile_stores(program, buffers).stores[0].pending is None

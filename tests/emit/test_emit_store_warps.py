@@ -14,7 +14,7 @@ from wsopt.codegen.aot import compile_kernel
 from wsopt.emit.source import emit
 from wsopt.perf import timing
 from wsopt.program.types import Structure
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import Partition, PartitionRole
 
 CASES: dict[str, tuple[Body, Structure]] = {
@@ -46,7 +46,7 @@ def with_store_warps(name: str, *, store_warp: bool) -> Emitted:
         schedule,
         buffers=buffers,
         partitions=(*kept, *added),
-        shared_memory_bytes=budget.shared_memory(program, slots, buffers),
+        shared_memory_bytes=memory.shared_memory(program, slots, buffers),
         prediction=timing.predict(program, machine, schedule.ii, buffers, slots),
     )
     verified = verify(changed, program, machine, MARGIN)

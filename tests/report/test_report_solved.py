@@ -9,7 +9,7 @@ from wsopt.report.layout import shares
 from wsopt.report.loop import chart_rows, gantt_section
 from wsopt.report.text import inspect_text
 from wsopt.report.words import named_ops
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
 
@@ -64,7 +64,7 @@ def test_tiles_that_a_loop_holds_are_named(solved: Solved) -> None:
 def test_what_is_left_for_barriers_is_barriers(solved: Solved) -> None:
     (barriers,) = [part for part in shared_memory_parts(solved[0]) if part.name == "barriers"]
     assert 0 < barriers.amount < 1024
-    assert barriers.amount % budget.BARRIER_BYTES == 0
+    assert barriers.amount % memory.BARRIER_BYTES == 0
 
 
 def test_rings_cover_their_lifetimes(solved: Solved) -> None:

@@ -14,7 +14,7 @@ from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram
 from wsopt.program.types import Sharing, Structure
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import PlacedOp, Schedule
 from wsopt.solve.optimum import solve
 
@@ -99,7 +99,7 @@ def solved(region: Region, structure: Structure, slots: int | None, machine: Mac
     """The solver's schedule, which the checker has to accept."""
     program = lower(region, structure, machine)
     if slots is not None:
-        room = budget.shared_memory(program, slots, budget.least_buffers(program))
+        room = memory.shared_memory(program, slots, budget.least_buffers(program))
         machine = replace(machine, shared_memory_per_block_bytes=room)
     schedule = solve(program, machine, MARGIN).schedule
     assert schedule is not None

@@ -14,7 +14,7 @@ from wsopt.machine import Machine
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.program.program import OpKind, Unit
 from wsopt.program.types import Sharing
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 
@@ -219,7 +219,7 @@ def test_shared_memory_fits_a_block(rows: Example) -> None:
     small = replace(rows, machine=replace(rows.machine, shared_memory_per_block_bytes=used - 1))
     refuse(small, rows.schedule, f"shared memory: {used} bytes, a block has {used - 1}")
     deep = replace(rows.schedule, rings=(("ring", 99),))
-    need = budget.shared_memory(rows.program, 99, rows.schedule.buffers)
+    need = memory.shared_memory(rows.program, 99, rows.schedule.buffers)
     refuse(
         rows, deep, f"shared memory: {need} bytes, a block has {rows.machine.shared_memory_per_block_bytes}"
     )

@@ -14,7 +14,7 @@ from wsopt.graph.builder import GraphBuilder
 from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.conditions import Conditions
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, Schedule
 from wsopt.solve.optimum import solve
 
@@ -157,5 +157,5 @@ def test_inputs_that_the_loading_warp_can_bring(changes: dict[str, Any], fits: b
     one = replace(EpilogueBuffers(0, 2, store_warp=True, inputs_by_loader=True), **changes)
     assert (one in budget.buffer_options(program)) == fits
     own, brought = replace(one, inputs_by_loader=False), replace(one, inputs_by_loader=True)
-    added = budget.barrier_bytes(program, [4], brought) - budget.barrier_bytes(program, [4], own)
-    assert added == 2 * one.inputs * budget.BARRIER_BYTES
+    added = memory.barrier_bytes(program, [4], brought) - memory.barrier_bytes(program, [4], own)
+    assert added == 2 * one.inputs * memory.BARRIER_BYTES

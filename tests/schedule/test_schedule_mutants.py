@@ -15,7 +15,7 @@ from schedule_examples import EXAMPLES, MARGIN, Example
 
 from wsopt.perf import timing
 from wsopt.program.program import OpKind, Unit
-from wsopt.schedule import budget
+from wsopt.schedule import memory
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole, PlacedOp, Schedule
 
 Spans = list[tuple[int, int]]
@@ -109,7 +109,7 @@ def is_built(s: Schedule, e: Example) -> bool:
 
 def consistent(s: Schedule, e: Example) -> Schedule:
     """The schedule with its bytes and prediction worked out again, so that only what was changed is wrong."""
-    used = budget.shared_memory(e.program, s.rings[0][1], s.buffers)
+    used = memory.shared_memory(e.program, s.rings[0][1], s.buffers)
     return replace(
         s,
         shared_memory_bytes=used,

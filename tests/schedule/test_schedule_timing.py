@@ -19,7 +19,7 @@ from wsopt.program.facts import Copy, Product
 from wsopt.program.ids import ValueId, ValueKind
 from wsopt.program.program import EpilogueCost, OpKind, TileProgram
 from wsopt.program.types import Sharing
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import EpilogueBuffers
 
 ONE = EpilogueBuffers(1, 0)
@@ -278,7 +278,7 @@ def test_store_warps_are_a_choice_where_they_serve(h200: Machine) -> None:
     assert starts(values) == {False}
     # Two barriers for each store of each consumer.
     program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, subtiles=4), h200)
-    with_one, without = (budget.barrier_bytes(program, [3], EpilogueBuffers(1, 0, s)) for s in (True, False))
+    with_one, without = (memory.barrier_bytes(program, [3], EpilogueBuffers(1, 0, s)) for s in (True, False))
     assert with_one - without == 2 * 2 * 4 * 8
 
 
@@ -376,11 +376,11 @@ def test_subtiles_of_inputs_are_copied_one_after_the_other(h200: Machine) -> Non
 def test_a_kind_that_no_input_lends_keeps_a_buffer(h200: Machine) -> None:
     program = in_place(2, h200)
     subtile = 64 * 64 * 2
-    assert budget.buffer_bytes(program, EpilogueBuffers(0, 2)) == 2 * subtile
+    assert memory.buffer_bytes(program, EpilogueBuffers(0, 2)) == 2 * subtile
     assert min(budget.buffer_options(program)) == EpilogueBuffers(0, 2)
     assert budget.least_buffers(program) == EpilogueBuffers(0, 2)
     wide = replace(program, epilogue=replace(program.epilogue, staged_bytes=3 * subtile, lent_bytes=subtile))
-    assert budget.buffer_bytes(wide, EpilogueBuffers(0, 2)) == 2 * subtile + 2 * subtile
+    assert memory.buffer_bytes(wide, EpilogueBuffers(0, 2)) == 2 * subtile + 2 * subtile
     none = replace(program, epilogue=replace(program.epilogue, lent_bytes=0))
     assert {b.staging for b in budget.buffer_options(none)} == {1, 2}
 
@@ -470,13 +470,13 @@ def test_no_schedule_is_faster_than_its_roofline(examples: dict[str, Example]) -
 def test_shared_memory_by_hand(h200: Machine) -> None:
     program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2), h200)
     # Four slots of (64 + 64 + 128) x 64 bf16, a 64x128 bf16 tile a consumer, 8 barriers, the reserve.
-    assert budget.shared_memory(program, 4, ONE) == 4 * 32768 + 2 * 16384 + 8 * 8 + 1024
-    assert budget.shared_memory(program, 4, EpilogueBuffers(2, 0)) == 4 * 32768 + 4 * 16384 + 8 * 8 + 1024
+    assert memory.shared_memory(program, 4, ONE) == 4 * 32768 + 2 * 16384 + 8 * 8 + 1024
+    assert memory.shared_memory(program, 4, EpilogueBuffers(2, 0)) == 4 * 32768 + 4 * 16384 + 8 * 8 + 1024
 
 
 def test_consumers_in_ping_pong_have_a_barrier_each_and_a_slot_of_one_tile(h200: Machine) -> None:
     program = lower(region(2048, 2048, 512), structure(128, 128, 32, 3, Sharing.PING_PONG), h200)
-    assert budget.shared_memory(program, 2, ONE) == 2 * 16384 + 3 * 32768 + (4 + 3) * 8 + 1024
+    assert memory.shared_memory(program, 2, ONE) == 2 * 16384 + 3 * 32768 + (4 + 3) * 8 + 1024
 
 
 def test_full_inputs_have_buffers_and_barriers(h200: Machine) -> None:
@@ -484,7 +484,7 @@ def test_full_inputs_have_buffers_and_barriers(h200: Machine) -> None:
     assert len(program.after.full) == 1
     assert {b.inputs for b in budget.buffer_options(program)} == {1, 2}
     subtile = 64 * 64 * 2
-    used = budget.shared_memory(program, 3, EpilogueBuffers(1, 2))
+    used = memory.shared_memory(program, 3, EpilogueBuffers(1, 2))
     assert used == 3 * 32768 + 2 * (subtile + 2 * subtile) + (6 + 2 * 2) * 8 + 1024
 
 

@@ -11,7 +11,7 @@ from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.program import EpilogueCost, OpKind, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 
 MARGIN = 24
 
@@ -81,7 +81,7 @@ def with_depth(program: TileProgram, machine: Machine, depth: int) -> Machine:
     """The card with just the shared memory for a ring of this depth, and without a use for store warps."""
     kept = min(budget.buffer_options(program))
     assert not kept.store_warp
-    room = budget.shared_memory(program, depth, kept)
+    room = memory.shared_memory(program, depth, kept)
     # To start a store costs no more than to tell a store warp of it, and next to nobody waits for another's.
     start = machine.latency.mbarrier_arrive
     free = replace(machine, tma_store_box_cycles=start, tma_store_bytes_per_cycle=1e4)

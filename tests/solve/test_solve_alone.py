@@ -21,7 +21,7 @@ from wsopt.program.conditions import Conditions
 from wsopt.program.ids import OpId
 from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.program.types import Structure
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.solve import alone, model, search
 from wsopt.solve.alone import Least, consumers_alone, consumers_interval, least_interval, one_consumer
 from wsopt.solve.bound import ii_bounds, ii_lower_bound, infeasible, lower_bound_us
@@ -77,7 +77,7 @@ def drawn(seed: int, h200: Machine) -> tuple[TileProgram, Machine]:
     program = replace(program, ops=ops, live=live)
     slots = rng.choice((1, 2, 3, 6))
     least = budget.least_buffers(program)
-    room = budget.shared_memory(program, slots, least)
+    room = memory.shared_memory(program, slots, least)
     return program, replace(h200, shared_memory_per_block_bytes=room, consumer_knee=SHARP)
 
 

@@ -19,7 +19,7 @@ from wsopt.perf.contention import slot_lifetime
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram, Unit
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import Schedule
 from wsopt.solve import optimum
 from wsopt.solve.bound import (
@@ -234,7 +234,7 @@ def cuts(h200: Machine) -> list[tuple[TileProgram, Machine]]:
         for s in itertools.islice(structures(shape, h200), 5, None, 431):
             program = lower(shape, s, h200)
             for slots in (1, 2, 5):
-                room = budget.shared_memory(program, slots, min(budget.buffer_options(program)))
+                room = memory.shared_memory(program, slots, min(budget.buffer_options(program)))
                 small = replace(h200, shared_memory_per_block_bytes=min(232448, room))
                 held = lower(shape, s, small)
                 if not infeasible(held, small, MARGIN):

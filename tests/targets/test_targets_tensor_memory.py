@@ -22,7 +22,7 @@ from wsopt.perf.timing import predict
 from wsopt.program.ids import OpKind
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Space, Structure
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole, Schedule
 from wsopt.solve.bound import ii_lower_bound, infeasible, lower_bound_us, max_depth
 from wsopt.solve.optimum import solve
@@ -77,8 +77,8 @@ def test_a_block_of_one_tile_keeps_one_set_and_hands_none_back(b200: Machine) ->
     tile = structure_of(128)
     once, again = (lower(plain(512, 512, 128), replace(tile, persistent=p), b200) for p in (False, True))
     assert (once.sum_sets, again.sum_sets) == ((1,), (1, 2))
-    kept = (budget.barrier_bytes(one, [4], EpilogueBuffers(1, 0)) for one in (once, again))
-    assert [*kept] == [(8 + 1) * budget.BARRIER_BYTES, (8 + 2) * budget.BARRIER_BYTES]
+    kept = (memory.barrier_bytes(one, [4], EpilogueBuffers(1, 0)) for one in (once, again))
+    assert [*kept] == [(8 + 1) * memory.BARRIER_BYTES, (8 + 2) * memory.BARRIER_BYTES]
 
 
 def test_f8_sums_are_not_promoted_for_the_tensor_core_keeps_f32(b200: Machine, h200: Machine) -> None:
@@ -218,8 +218,8 @@ def test_a_machine_of_fewer_columns_keeps_one_set(b200: Machine) -> None:
 
 
 def test_barriers_are_two_a_set(program: TileProgram) -> None:
-    one, two = (budget.barrier_bytes(program, [4], EpilogueBuffers(1, 0, sums=n)) for n in (1, 2))
-    assert two - one == 2 * budget.BARRIER_BYTES
+    one, two = (memory.barrier_bytes(program, [4], EpilogueBuffers(1, 0, sums=n)) for n in (1, 2))
+    assert two - one == 2 * memory.BARRIER_BYTES
 
 
 def promoted(g: GraphBuilder) -> Symbol:

@@ -21,7 +21,7 @@ _WITH_ZERO = 3
 _MOST_ZERO = 15
 """A zero up to which differences of four bits are read as they are: another is subtracted."""
 KERNEL_AXES = frozenset({Role.ROW, Role.COLUMN, Role.STREAM})
-"""Axes that a kernel goes along: an index may count along them, and an element of an input lies at a place of each."""
+"""Axes that a kernel goes along: an index may count along them, and elements of an input lie at places of them."""
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from wsopt.program.types import Structure
 from wsopt.program.units import UNITS
 from wsopt.report.layout import counted
 from wsopt.report.words import operand
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import promotion, recurrence
@@ -134,16 +134,16 @@ def shared_memory_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
     parts = [*_ring_parts(verified), _buffers("tiles held", s.stationary_sets, program.stationary_bytes)]
     for consumer in range(s.consumers):
         owner = f"of consumer {consumer}"
-        staged = budget.buffer_bytes(program, buffers) - cost.input_bytes * buffers.inputs
+        staged = memory.buffer_bytes(program, buffers) - cost.input_bytes * buffers.inputs
         staged -= cost.vector_bytes
         count = max(1, buffers.staging)
         parts.append(_buffers(f"staging {owner}", count, staged // count))
         parts.append(_buffers(f"epilogue inputs {owner}", buffers.inputs, cost.input_bytes))
         parts.append(Part(f"vectors {owner}", cost.vector_bytes))
     slots = [depth for _, depth in verified.schedule.rings]
-    parts.append(Part("barriers", budget.barrier_bytes(program, slots, buffers)))
+    parts.append(Part("barriers", memory.barrier_bytes(program, slots, buffers)))
     parts.append(Part("sums over rows, between warps", s.consumers * program.over_rows_bytes))
-    parts.append(Part("reserve for the compiler", budget.SHARED_MEMORY_RESERVE))
+    parts.append(Part("reserve for the compiler", memory.SHARED_MEMORY_RESERVE))
     return tuple(part for part in parts if part.amount)
 
 

@@ -20,7 +20,7 @@ from wsopt.report.facts import (
 )
 from wsopt.report.layout import counted, difference, joined, microseconds, percent, shares, table, wrapped
 from wsopt.report.walls import wall_sentences
-from wsopt.schedule import budget
+from wsopt.schedule import memory
 from wsopt.schedule.certificate import Certificate, Rejected, RunnerUp
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
@@ -147,7 +147,7 @@ def _budgets(verified: VerifiedSchedule, margin: int) -> str:
     tight = max(held, key=lambda one: one.needs / one.partition.registers)
     deeper = any(
         schedule.depth(plan.name) < MOST_SLOTS
-        and schedule.shared_memory_bytes + plan.slot_bytes + 2 * budget.BARRIER_BYTES <= limit
+        and schedule.shared_memory_bytes + plan.slot_bytes + 2 * memory.BARRIER_BYTES <= limit
         for plan in verified.program.rings
     )
     told = "a deeper ring fits" if deeper else "no deeper ring fits"

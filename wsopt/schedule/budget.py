@@ -1,4 +1,5 @@
-"""Shared memory and registers that a schedule takes: the arithmetic that the model and the checker share.
+"""Who issues what, and the warps, registers and buffers that a schedule takes: the arithmetic that the model and the
+checker share. Bytes of shared memory are beside it (`memory.py`).
 
 The emitter allocates exactly these buffers, so a kernel that needs more than this is a fault.
 """
@@ -8,26 +9,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
-from wsopt.program.facts import Arithmetic, Copy, Release
-from wsopt.program.ids import OpId, ValueKind
+from wsopt.program.facts import Copy, Release
+from wsopt.program.ids import OpId
 from wsopt.program.limits import MOST_SLOTS, Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
-from wsopt.program.types import Sharing, Space, Structure
+from wsopt.program.types import Structure
 from wsopt.program.units import UNITS
+from wsopt.schedule.memory import buffer_bytes
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole
-
-SHARED_MEMORY_RESERVE = 1024
-"""Bytes kept for what the compiler adds: barriers' padding, partition state, alignment. Seen: 144 to 340."""
-
-RESERVED_EXCHANGE = 128
-"""Of these, bytes for warps that exchange the results of few rows that they share: an f32 of each row and warp."""
 
 LIFTED_SLOTS = 128
 """Slots of a ring where that limit is lifted."""
 
-BARRIER_BYTES = 8
 _MOST_STAGING = 4
 TRANSFORM_REGISTERS = 96
 """Of a transform warpgroup's threads: a tile of a K-block before and after, addresses and counters."""
@@ -337,76 +331,3 @@ def without_store_warps(program: TileProgram) -> Limit | None:
 def least_buffers(program: TileProgram) -> EpilogueBuffers:
     """The choice that takes the fewest bytes."""
     return min(buffer_options(program), key=lambda option: (buffer_bytes(program, option), option))
-
-
-def buffer_bytes(program: TileProgram, buffers: EpilogueBuffers) -> int:
-    """Bytes of one consumer's epilogue buffers. Of a kind that no input lends there is one at least."""
-    cost = program.epilogue
-    staged = cost.staged_bytes * buffers.staging if buffers.staging else cost.staged_bytes - cost.lent_bytes
-    return staged + cost.input_bytes * buffers.inputs + cost.vector_bytes
-
-
-def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: EpilogueBuffers) -> int:
-    """Bytes of shared memory of a block with these buffers a consumer, and rings of `depth` slots: one number
-    for all rings, or one for each.
-    """
-    s = program.structure
-    slots = [depth] * len(program.rings) if isinstance(depth, int) else depth
-    rings = sum(plan.slot_bytes * count for plan, count in zip(program.rings, slots, strict=True))
-    held = program.stationary_bytes * s.stationary_sets + s.consumers * buffer_bytes(program, buffers)
-    held += sum(v.nbytes for v in program.values if (v.id.kind, v.space) == (ValueKind.OPERAND, Space.SHARED))
-    reserve = SHARED_MEMORY_RESERVE + max(0, exchange_bytes(program) - RESERVED_EXCHANGE)
-    reserve += s.consumers * program.over_rows_bytes
-    reserve += sum(map(number_bytes, slots)) if s.dynamic else 0
-    return rings + held + barrier_bytes(program, slots, buffers) + reserve
-
-
-def number_bytes(slots: int) -> int:
-    """Bytes of the numbers of the tiles that a ring's slots belong to, in whole runs of 16 bytes."""
-    return -(-slots * DType.I32.bits // 128) * 16
-
-
-def exchange_bytes(program: TileProgram) -> int:
-    """Bytes through which the warps of all consumers that share rows exchange what they have reduced of them: an f32
-    of each row and warp. So do those whose rows lie in another way in tensor memory, with an f32 of each row.
-    """
-    s, counts = program.structure, (op.counts for op in program.loop)
-    warps = [one.warps for work in counts if isinstance(work, Arithmetic) for one in work.reductions]
-    turned = int(program.tensor_columns > 0 and program.computes)
-    shared = max((number for number in warps if number > 1), default=turned)
-    return s.consumers * s.rows * shared * DType.F32.bits // 8
-
-
-def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:
-    """Bytes of a block's barriers: two a slot of each ring and of held tiles, one for each buffer of inputs, or two
-    where the loading warp fills it, two for each store that a store warp starts, two for each set of sums in tensor
-    memory, of which blocks of one tile hand back none, and one for each turn.
-    """
-    s = program.structure
-    held = 2 * s.stationary_sets if s.persistent else 1
-    barriers = (
-        2 * sum(slots)
-        + s.consumers * len(program.after.full) * buffers.inputs * (1 + buffers.inputs_by_loader)
-        + 2 * s.consumers * program.epilogue.stores * buffers.store_warp
-        + (
-            _value_barriers(program)
-            if program.values_apart
-            else (1 + s.persistent) * buffers.sums * (program.tensor_columns > 0)
-        )
-        + held * (program.stationary_bytes > 0)
-        + s.consumers * (s.sharing is Sharing.PING_PONG)
-    )
-    return barriers * BARRIER_BYTES
-
-
-def _value_barriers(program: TileProgram) -> int:
-    """Barriers of a loop whose values go through tensor memory: one for each product's end, one for each operand, and
-    one for scores that are handed back by their reader.
-    """
-    products = program.of(OpKind.MMA)
-    fed = sum(any(value.kind is ValueKind.OPERAND for value in op.inputs) for op in products)
-    shared = any(value.within is not None for value in program.values)
-    handed = sum(
-        op.apart for op in program.of(OpKind.RESCALE)
-    )  # sums that are rescaled, a factor that comes and goes
-    return len(products) + fed + (0 if shared else len(program.of(OpKind.READ))) + 3 * handed

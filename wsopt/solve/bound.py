@@ -13,7 +13,7 @@ from wsopt.perf.effective_ii import effective_iis, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, OpKind, TileProgram
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.solve.conditions import k_block_alone, unmet
 
@@ -75,8 +75,8 @@ def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
     """
     least = budget.least_buffers(program)
     slots = [int(number != ring) for number in range(len(program.rings))]
-    empty = budget.shared_memory(program, slots, least)
-    slot = budget.shared_memory(program, 1, least) - empty
+    empty = memory.shared_memory(program, slots, least)
+    slot = memory.shared_memory(program, 1, least) - empty
     most = program.conditions.slots_of(program.rings[ring].name) or budget.most_slots(program)
     return max(0, min(most, (machine.shared_memory_per_block_bytes - empty) // slot))
 
@@ -122,7 +122,7 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     s, based = program.structure, program.whole.products and Limit.BASE_REGISTERS not in program.lifted
     limits = (
         (
-            budget.shared_memory(program, max(1, s.retained), budget.least_buffers(program)),
+            memory.shared_memory(program, max(1, s.retained), budget.least_buffers(program)),
             machine.shared_memory_per_block_bytes,
             "shared memory: {} bytes, a block has {}",
         ),

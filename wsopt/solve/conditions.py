@@ -8,7 +8,7 @@ from wsopt.machine.types import Machine
 from wsopt.program.conditions import EVERY_RING, Conditions, Overlap
 from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.program import OpKind, TileProgram
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.solve.variables import Model
 
 
@@ -42,7 +42,7 @@ def _too_deep(program: TileProgram, machine: Machine, asked: dict[str, int]) -> 
         )
     if min(slots.values()) < program.structure.retained:
         return f"rings: {program.structure.retained} parts of rows are retained, so as many slots at least"
-    need = budget.shared_memory(program, tuple(slots.values()), budget.least_buffers(program))
+    need = memory.shared_memory(program, tuple(slots.values()), budget.least_buffers(program))
     if need > machine.shared_memory_per_block_bytes:
         told = ", ".join(f"{name} of {count}" for name, count in slots.items())
         return (

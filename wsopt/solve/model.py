@@ -17,7 +17,7 @@ from wsopt.perf.effective_ii import effective_iis
 from wsopt.program.ids import OpKind
 from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, Live, TileProgram
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import PartitionRole
 from wsopt.solve import families
 from wsopt.solve.bound import buffers_with_ends, depths, ii_bounds
@@ -141,8 +141,8 @@ def _shared_memory(m: Model) -> None:
         name += ",inputs_by_loader" if option.inputs_by_loader else ""
         m.buffers[option] = m.cp.new_bool_var(name)
     m.cp.add_exactly_one(m.buffers.values())
-    slots = sum((plan.slot_bytes + 2 * budget.BARRIER_BYTES) * m.depth[plan.name] for plan in m.program.rings)
-    used = sum(budget.shared_memory(m.program, 0, option) * m.buffers[option] for option in options)
+    slots = sum((plan.slot_bytes + 2 * memory.BARRIER_BYTES) * m.depth[plan.name] for plan in m.program.rings)
+    used = sum(memory.shared_memory(m.program, 0, option) * m.buffers[option] for option in options)
     m.cp.add(slots + used <= m.machine.shared_memory_per_block_bytes)
 
 

@@ -15,7 +15,7 @@ from wsopt.perf.contention import contended_interval, ring_bound
 from wsopt.perf.effective_ii import Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.program import Iteration, TileProgram
-from wsopt.schedule import budget
+from wsopt.schedule import memory
 from wsopt.solve.bound import buffers_with_ends, depths, max_depths
 from wsopt.solve.variables import Model
 
@@ -78,7 +78,7 @@ def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
     for slots in _shallowest(program, machine):
         contended = contended_interval(program, machine, slots)
         for buffers, own in lines.items():
-            if budget.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes:
+            if memory.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes:
                 time = max(slope * math.ceil(contended / unit) + base for slope, base in own)
                 found = Floor(time, contended // unit * unit)
                 best = min(best, found, key=lambda floor: floor.time)

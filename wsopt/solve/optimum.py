@@ -19,7 +19,7 @@ from wsopt.perf import timing
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.limits import Limit
 from wsopt.program.program import OpKind, TileOp, TileProgram
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import EpilogueBuffers, PlacedOp, Schedule
 from wsopt.solve.alone import Least, consumers_interval, least_interval
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible
@@ -131,7 +131,7 @@ class _Attempt:
             rings=rings,
             buffers=buffers,
             base_registers=budget.base_registers(m.program.structure, m.machine),
-            shared_memory_bytes=budget.shared_memory(m.program, slots, buffers),
+            shared_memory_bytes=memory.shared_memory(m.program, slots, buffers),
             prediction=timing.predict(m.program, m.machine, self.ii, buffers, slots),
         )
 

@@ -18,8 +18,8 @@ from wsopt.errors import TimeOverError
 from wsopt.machine.frozen import FrozenMap
 from wsopt.machine.types import Machine, Unit
 from wsopt.program.types import Structure
-from wsopt.schedule.budget import BARRIER_BYTES
 from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.memory import BARRIER_BYTES
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.search import Search
 from wsopt.solve.worker import limited

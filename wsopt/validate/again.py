@@ -15,7 +15,7 @@ from wsopt.perf.price import lower
 from wsopt.program.conditions import Conditions, Overlap
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.schedule.types import Schedule
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import DEFAULT_MARGIN
@@ -74,7 +74,7 @@ def started_by(schedule: Schedule, program: TileProgram, machine: Machine, *, st
         for buffers in budget.buffer_options(program)
         if buffers.store_warp == store_warps
         and buffers.inputs_by_loader == schedule.buffers.inputs_by_loader
-        and budget.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes
+        and memory.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes
     ]
     if not fitting:
         raise CheckError(

@@ -20,7 +20,7 @@ from wsopt.perf.price import lower
 from wsopt.program.conditions import Conditions, Overlap
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
-from wsopt.schedule import budget
+from wsopt.schedule import budget, memory
 from wsopt.solve.bound import infeasible, lower_bound_us, max_depth
 
 REACH = 3.0
@@ -87,7 +87,7 @@ def held_to(program: TileProgram, machine: Machine, slots: int) -> Machine:
     """The machine with just the shared memory for a ring of so many slots, and the fewest buffers beside it."""
     if not slots:
         return machine
-    return _with_shared_memory(machine, budget.shared_memory(program, slots, budget.least_buffers(program)))
+    return _with_shared_memory(machine, memory.shared_memory(program, slots, budget.least_buffers(program)))
 
 
 @functools.lru_cache(maxsize=4096)
