@@ -12,6 +12,12 @@ import simulated
 from emit_builds import build, graph_of, plain, small_case, structure
 from records import Records, key_of
 
+
+@pytest.fixture(autouse=True)
+def nothing_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WSOPT_RECORD", raising=False)
+
+
 TEXTS = ["x" * length for length in range(1, 81)]
 
 
@@ -43,6 +49,13 @@ def test_what_is_the_same_alone_is_held_to_the_record() -> None:
     assert mine.get(key_of(TEXTS[0]), lambda: [1, 7])[0] == 1
     for text in TEXTS:
         mine.get(key_of(text), lambda text=text: [len(text), 7])
+
+
+def test_digits_of_what_a_simulation_finds_are_a_machines_own() -> None:
+    same = simulated.RECORDS.plain
+    assert same("y is wrong: relative error 7.03e-01") == same("y is wrong: relative error 7.04e-01")
+    assert same("y is wrong: relative error 7.03e-01") != same("race: kernel.py:7")
+    assert same(None) is None is not same("deadlock")
 
 
 def test_records_are_what_tests_have_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

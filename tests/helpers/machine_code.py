@@ -24,7 +24,7 @@ def _untimed(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 RECORDS = records.Records(
-    "machine_code", fault="the compiler makes other machine code of a text", plain=_untimed
+    "machine_code", fault="the compiler makes other machine code of a text", plain=_untimed, kept=_untimed
 )
 
 

@@ -25,7 +25,7 @@ _ANYWAY = 8
 
 def key_of(*asked: Any) -> str:
     """The key of what was asked for: a digest of its JSON."""
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def digest_of(files: Iterable[Path]) -> str:
@@ -47,7 +47,9 @@ class Records:
     known: dict[str, Any] | None = None
     fault: str = "the record is another"
     plain: Callable[[Any], Any] = field(default=lambda found: found)
-    """What of a result is the same whenever it is found."""
+    """What of a result is the same whenever and wherever it is found."""
+    kept: Callable[[Any], Any] = field(default=lambda found: found)
+    """What of it a record keeps."""
     found: dict[str, Any] = field(default_factory=dict)
     """What was found by this process; it is not found again."""
 
@@ -69,7 +71,7 @@ class Records:
         result = json.loads(json.dumps(self.found[key]))
         if folder := os.environ.get("WSOPT_RECORD"):
             with (Path(folder) / f"{self.name}.{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps([key, self.plain(result)]) + "\n")
+                file.write(json.dumps([key, self.kept(result)]) + "\n")
         return result
 
     def _all(self) -> dict[str, Any]:
