@@ -17,20 +17,14 @@ import records
 
 import wsopt.interpret
 
-_KEPT = 100
-"""Letters of what is wrong that a record keeps: what it is, and where."""
-
 
 def _without_numbers(fault: str | None) -> str | None:
     """What is wrong up to the first number, whose last digits are the machine's."""
-    return fault and re.split(r"[-+]?\d", fault[:_KEPT], maxsplit=1)[0]
+    return fault and re.split(r"[-+]?\d", fault, maxsplit=1)[0]
 
 
 RECORDS = records.Records(
-    "simulated",
-    fault="the simulation finds something else in a text",
-    plain=_without_numbers,
-    kept=lambda fault: fault and fault[:_KEPT],
+    "simulated", fault="the simulation finds something else in a text", plain=_without_numbers
 )
 PACKAGE = Path(wsopt.interpret.__file__).parents[1]
 ROOMS = ("primitives", "agreement", "graph", "interpret")
