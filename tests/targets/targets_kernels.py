@@ -18,7 +18,7 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
-from wsopt.lowering import structures
+from wsopt.lowering import product_structures
 from wsopt.machine import load_machine
 from wsopt.perf.price import lower
 from wsopt.program.types import Structure
@@ -104,7 +104,7 @@ def candidate(problem: str, release: tuple[int, int] | None = None) -> Candidate
     """The kernel that the compiler leaves whole, of those that a release of Triton can write."""
     with pytest.MonkeyPatch.context() as patch:
         if release is not None:
-            patch.setattr(structures, "triton_release", lambda: release)
+            patch.setattr(product_structures, "triton_release", lambda: release)
         return Contest(find_region(graph(problem)), load_machine(CARD)).run()[0]
 
 

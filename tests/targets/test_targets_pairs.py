@@ -23,7 +23,8 @@ from wsopt.emit.stamps import Trace
 from wsopt.errors import LoweringError
 from wsopt.export.write import make_export
 from wsopt.frontend.region import find_region
-from wsopt.lowering import structures as subject
+from wsopt.lowering import product_structures as subject
+from wsopt.lowering.structures import structures
 from wsopt.machine import load_machine
 from wsopt.perf.price import lower
 from wsopt.program.types import Structure
@@ -35,7 +36,7 @@ def paired(card: str, release: tuple[int, int] | None, rows: int = 4096) -> tupl
     """The structures of pairs of a product for a card, with a release of Triton."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subject, "triton_release", lambda: release)
-        found = subject.structures(product(rows, 4096, 4096), load_machine(card))
+        found = structures(product(rows, 4096, 4096), load_machine(card))
         return tuple(s for s in found if s.paired)
 
 
