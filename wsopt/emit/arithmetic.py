@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsopt.emit.called import FOR_ELEMENTS, LARGER, ROUNDINGS
-from wsopt.emit.expressions import Operand, broadcast, expression, helpers, in_type, number
+from wsopt.emit.expressions import Operand, broadcast, expression, for_elements, helpers, in_type, number
 from wsopt.emit.instructions import when
 from wsopt.emit.sums import accumulator_names, accumulators, operand_layouts
 from wsopt.emit.tensors import GLUON
@@ -240,7 +240,7 @@ class Arithmetic:
             self.called.add(other.helper)
             return f"{other.helper}({in_type(term.name, term, DType.F32)})"
         self.called |= helpers(item)
-        if len(item.spans) > 1 and any(isinstance(term, Operand) and term.own for term in terms):
+        if any(isinstance(term, Operand) and for_elements(term, item.spans) for term in terms):
             self.called.add(FOR_ELEMENTS)
         return expression(item, terms, self.s)
 

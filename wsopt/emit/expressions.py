@@ -53,11 +53,16 @@ def number(value: Scalar) -> str:
     return f"({value!r})" if value < 0 else repr(value)
 
 
+def for_elements(operand: Operand, spans: frozenset[Role]) -> bool:
+    """Whether each thread's own value of a row is to be there for all elements that the thread has of the row."""
+    return operand.own and len(operand.spans) == 1 < len(spans)
+
+
 def broadcast(operand: Operand, spans: frozenset[Role], s: Structure) -> str:
     """A row or column as a tile's row or column, where the result spans both."""
     if len(spans) < 2 or len(operand.spans) != 1:
         return operand.name
-    if operand.own:
+    if for_elements(operand, spans):
         return f"{FOR_ELEMENTS}({operand.name})"
     axis = 1 if row_role(s.swap) in operand.spans else 0
     return f"gl.expand_dims({operand.name}, {axis})"
