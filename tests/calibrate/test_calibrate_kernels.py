@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.metadata
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 import machine_code
 import pytest
+from records import digest_of
 
 import wsopt.calibrate
 from wsopt.calibrate.build import build
@@ -40,8 +40,8 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> object:
 def code() -> str:
     """A digest of the files that programs are made of."""
     folder = Path(wsopt.calibrate.__file__).parent
-    files = [folder / "build.py", *sorted((folder / "kernels").glob("*.py"))]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    files = [folder / "build.py", *(folder / "kernels").glob("*.py")]
+    return digest_of(files)
 
 
 def loops(program: Program, folder: Path) -> list[Counter[str]]:

@@ -36,9 +36,10 @@ def compiled_by(python: str, sources: Sequence[str], architecture: str = "sm_90"
     asked = ({"source": source, "architecture": architecture} for source in sources)
     keys = [machine_code.key_of(_release(python), "other_compiler", request) for request in asked]
     known = machine_code.RECORDS
-    wanted = [source for source, key in zip(sources, keys, strict=True) if known.is_made(key)]
-    made = iter(_made_by(python, wanted, architecture) if wanted else ())
-    return [known.get(key, lambda: next(made)) for key in keys]
+    wanted = {key: source for source, key in zip(sources, keys, strict=True) if known.is_made(key)}
+    made = _made_by(python, [*wanted.values()], architecture) if wanted else []
+    found = dict(zip(wanted, made, strict=True))
+    return [known.get(key, lambda key=key: found[key]) for key in keys]
 
 
 @functools.cache

@@ -61,13 +61,11 @@ class Records:
 
     def get(self, key: str, find: Callable[[], Any]) -> Any:
         """The result that a key stands for. Raises AssertionError if it is not what is recorded."""
-        return self.noted(key, find()) if self.is_made(key) else self.noted(key)
-
-    def noted(self, key: str, *found: Any) -> Any:
-        """A result that was found, or without one the record. Raises AssertionError if the two are not the same."""
-        known = self.found if key in self.found else self._all()
-        assert not (found and key in known) or self.plain(found[0]) == self.plain(known[key]), self.fault
-        self.found[key] = found[0] if found else known[key]
+        if key not in self.found:
+            known = self._all()
+            made = find() if self.is_made(key) else known[key]
+            assert key not in known or self.plain(made) == self.plain(known[key]), self.fault
+            self.found[key] = made
         result = json.loads(json.dumps(self.found[key]))
         if folder := os.environ.get("WSOPT_RECORD"):
             with (Path(folder) / f"{self.name}.{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
