@@ -160,9 +160,20 @@ def test_a_sum_streams_parts_of_any_length() -> None:
 
 def test_threads_take_neighbours_of_one_column() -> None:
     layout = outer_layout(16, 32, 512, 4, h200())
-    assert layout.text() == "gl.BlockedLayout([8, 1], [4, 8], [1, 4], [0, 1])"
+    assert layout.text() == "gl.BlockedLayout([8, 1], [1, 32], [4, 1], [0, 1])"
     assert (layout.rows, layout.columns) == (32, 32)
-    assert layout.turned().text() == "gl.BlockedLayout([1, 8], [8, 4], [4, 1], [1, 0])"
+    assert layout.turned().text() == "gl.BlockedLayout([1, 8], [32, 1], [1, 4], [1, 0])"
+
+
+@pytest.mark.parametrize(("rows", "warps", "lanes", "apart"), [
+    (16, 4, (1, 32), (2, 2)), (64, 4, (2, 16), (4, 1)), (64, 8, (1, 32), (8, 1)), (256, 4, (8, 4), (4, 1)),
+])  # fmt: skip
+def test_warps_have_rows_of_their_own_while_there_are_rows(
+    rows: int, warps: int, lanes: tuple[int, int], apart: tuple[int, int]
+) -> None:
+    layout = outer_layout(16, rows, 128, warps, h200())
+    assert (layout.lanes, layout.warps) == (lanes, apart)
+    assert layout.rows <= rows
 
 
 def test_pieces_of_a_line_take_the_whole_of_it_from_l2() -> None:

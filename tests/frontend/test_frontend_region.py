@@ -204,6 +204,14 @@ def test_the_hardware_tanh_serves_narrow_types_alone(dtype: str, op: str) -> Non
     assert ("exp" in found) == (dtype in ("f32", "f16"))
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"])
+def test_a_short_form_of_gelu_serves_narrow_types_alone(dtype: str) -> None:
+    region = region_of(lambda g: g.cast(g.gelu(product(g)), dtype=dtype, name="y"))
+    found = {s.primitive for s in region.statements}
+    assert ("gelu_tail" in found) == (dtype in ("bf16", "f8e4m3", "f8e5m2"))
+    assert ("erf" in found) == (dtype in ("f32", "f16"))
+
+
 @pytest.mark.parametrize("other", ["output", "predicate", "f16"])
 def test_one_wide_use_makes_a_value_exact(other: str) -> None:
     def body(g: GraphBuilder) -> tuple[Symbol, ...]:

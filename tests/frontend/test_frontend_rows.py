@@ -34,6 +34,43 @@ def softmax(g: GraphBuilder, rows: int = 96, columns: int = 512, dtype: str = "b
     return g.cast(g.softmax(x, axis=-1, name="p"), dtype=dtype, name="y")
 
 
+def test_long_rows_are_read_whole_or_in_parts(h200: Machine) -> None:
+    def summed(columns: int) -> Region:
+        def body(g: GraphBuilder) -> Symbol:
+            return g.logsumexp(g.input("x", (4096, columns), "bf16"), axis=-1, name="y")
+
+        return region_of(body)
+
+    assert summed(8192).in_parts is None
+    held = summed(10000)
+    assert held.whole_rows
+    assert held.in_parts is not None
+    assert not held.in_parts.whole_rows
+    parts = {s.columns for s in structures(held, h200)}
+    assert parts == {2048, 4096, 8192, 16384}
+    for s in structures(held, h200):
+        assert lower(held, s, h200).long_rows == (s.columns < 10000)
+
+
+def test_rows_whose_reductions_need_one_another_are_held_alone() -> None:
+    def apart(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (512, 10000), "bf16")
+        spread = g.abs(x - g.reduce_mean(x, axis=-1, keepdims=True))
+        return g.cast(g.reduce_mean(spread, axis=-1), dtype="bf16", name="y")
+
+    region = region_of(apart)
+    assert region.whole_rows
+    assert region.in_parts is None
+
+
+def test_parts_of_rows_are_divided_once_a_row() -> None:
+    region = region_of(lambda g: softmax(g, 64, 128256))
+    assert region.running
+    full = [s.primitive for s in region.statements if isinstance(s, Statement) and s.spans == FULL]
+    assert full[-2:] == ["mul", "round_bf16"]
+    assert "div" not in full
+
+
 def test_a_softmax_divides_once_a_row() -> None:
     region = region_of(softmax)
     assert (region.contractions, region.body, region.full_sources) == ((), (), ())

@@ -14,7 +14,7 @@ from wsopt.lowering.phases import element_mix
 from wsopt.machine import InstructionMix, Machine
 from wsopt.perf import costs, price
 from wsopt.perf.price import lower
-from wsopt.program.facts import Copy, Counts, Product
+from wsopt.program.facts import Arithmetic, Copy, Counts, Product, RowReduction, Store
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import FULL
 
@@ -34,6 +34,36 @@ def card(h200: Machine) -> Machine:
         l2_bytes=64 * MIB,
         sms_per_gpc=16,
     )
+
+
+def test_rows_that_threads_exchange_beyond_two_are_instructions(h200: Machine) -> None:
+    def cycles(one: RowReduction) -> int:
+        return costs.cost(Arithmetic(InstructionMix(), 0, 0, 0, (one,)), h200).issue
+
+    two, eight = (cycles(RowReduction("max", 8, rows=rows)) for rows in (2, 8))
+    assert eight - two == pytest.approx(6 * 128 * 3 / h200.scalar_alone["shuffle"], abs=1)
+    apart = [cycles(RowReduction("max", 8, 4, rows=rows)) for rows in (4, 5, 8)]
+    trip = 2 * h200.latency.barrier + h200.latency.smem_store + h200.latency.smem_load
+    trip += 2 * h200.latency.shuffle
+    one_more = 128 * 3 / h200.scalar_alone["shuffle"]
+    assert apart[1] - apart[0] == pytest.approx(trip + one_more, abs=1)
+    assert apart[2] - apart[1] == pytest.approx(3 * one_more, abs=1)
+
+
+def test_a_store_waits_at_its_fence_in_one_of_two_passes(h200: Machine) -> None:
+    one, two = (costs.cost(Store(1, 4096, 4096, 4, passes=passes), h200).issue for passes in (1, 2))
+    latency = h200.latency
+    fixed = 2 * latency.barrier + latency.smem_store + latency.fence_behind_stores
+    assert one - two == pytest.approx(fixed / 2, abs=1)
+
+
+def test_a_lone_warp_hides_little_of_one_pipe_behind_another(h200: Machine) -> None:
+    work = Arithmetic(InstructionMix({"fma": 1, "max": 1}), 8192, 0, 0, ())
+    several, lone = (costs.cost(replace(work, lone=lone), h200).issue for lone in (False, True))
+    each = [8192 / h200.scalar_alone[kind] for kind in ("fma", "max")]
+    issued = 2 * 8192 / 128
+    assert several == pytest.approx(max(*each, issued), abs=1)
+    assert lone == pytest.approx((each[0] ** 2 + each[1] ** 2 + issued**2) ** 0.5, abs=1)
 
 
 def product_of(dtype: DType, s: Structure) -> Product:

@@ -38,6 +38,7 @@ NAMES = {
     "tl": SimpleNamespace(PropagateNan=mathematics.PropagateNan),
     **{f"{name}_approx": mathematics.float_function(name) for name in ("sin", "cos", "tanh")},
     "erf_by_ratio": mathematics.float_function("erf"),
+    "gelu_tail_by_ratio": lambda x: Tensor(PRIMITIVES["gelu_tail"].function(x.data), x.dtype, None),
 }
 
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Set
 from typing import Any
 
-from wsopt.primitives import PRIMITIVES, error_function
+from wsopt.primitives import PRIMITIVES, error_function, gelu_tail
 from wsopt.primitives.error_function import LOWER, UPPER
 from wsopt.primitives.exponential import COEFFICIENTS, LEAST, MOST, PACK, ROUNDER
 
@@ -53,6 +53,7 @@ def called(names: Set[str]) -> dict[str, Any]:
         "choices": [one for one in CHOICES.items() if one[0] in names],
         "roundings": [one for one in ROUNDINGS.items() if one[0] in names],
         "erf": error_function_of(names),
+        "gelu_tail": gelu_tail_of(names),
         "uses_language": bool(names & {"tl", "erf_by_ratio"}),
         "uses_larger": LARGER in names,
         "uses_first_of": FIRST_OF in names,
@@ -71,6 +72,14 @@ def error_function_of(names: Set[str]) -> dict[str, Any] | None:
     if "erf_by_ratio" not in names:
         return None
     return {"last": error_function.LAST, "upper": UPPER[::-1], "lower": LOWER[::-1]}
+
+
+def gelu_tail_of(names: Set[str]) -> dict[str, Any] | None:
+    """What the text of gelu's tail is made of, likewise."""
+    if "gelu_tail_by_ratio" not in names:
+        return None
+    upper, lower = gelu_tail.UPPER[::-1], gelu_tail.LOWER[::-1]
+    return {"last": gelu_tail.LAST, "upper": upper, "lower": lower, "exponent": gelu_tail.EXPONENT}
 
 
 def exponential(names: Set[str], eighths: int) -> dict[str, Any] | None:

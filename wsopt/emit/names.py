@@ -29,6 +29,7 @@ _KERNEL_WORDS = frozenset(
             "gdc_launch_dependents",
             "gdc_wait",
             "tanh_approx",
+            "gelu_tail_by_ratio",
             "erf_by_ratio",
             "sin_approx",
             "cos_approx",

@@ -1,7 +1,8 @@
 """One elementwise node of the graph as a tree of scalar primitives (`wsopt.primitives`).
 
 Where every use of a value ends in a type of eight significant bits or fewer, the hardware's tanh serves (its error
-is 2**-11); elsewhere the forms are those of f32, to 1e-6 of the values that they add up.
+is 2**-11), and a shorter form of gelu (2**-15); elsewhere the forms are those of f32, to 1e-6 of the values that they
+add up.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def expand(
 
     `approximate` allows the hardware's tanh, from which sigmoid(x) is 0.5 + 0.5 tanh(x / 2); `flavour` is gelu's
     `approximate` attribute. With g = erf(x / sqrt 2), or tanh(sqrt(2 / pi) (x + 0.044715 x**3)), gelu is
-    x / 2 (1 + g) (Hendrycks and Gimpel 2016).
+    x / 2 (1 + g) (Hendrycks and Gimpel 2016), and so what max(x, 0) is without its tail.
     """
     match op, args:
         case "relu", (x,):
@@ -105,6 +106,8 @@ def expand(
             scale = math.sqrt(2 / math.pi)
             slope = emit("add", (emit("mul", (emit("mul", (x, x)), scale * 0.044715)), scale))
             return _gated(emit, x, _tanh(emit, emit("mul", (x, slope)), approximate))
+        case "gelu", (x,) if approximate:
+            return emit("sub", (emit("maximum", (x, 0.0)), emit("gelu_tail", (x,))))
         case "gelu", (x,):
             return _gated(emit, x, emit("erf", (emit("mul", (x, math.sqrt(0.5))),)))
         case "pow", (x, exponent):

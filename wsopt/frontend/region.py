@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from wsopt.errors import LoweringError
 from wsopt.frontend import block_factors, factors, masks, narrow, online, padding
 from wsopt.frontend.assemble import assemble
+from wsopt.frontend.axes import Axes
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.packing import pack_constants
 from wsopt.frontend.roles import graph_axes
@@ -14,6 +17,7 @@ from wsopt.frontend.types import Region
 from wsopt.frontend.values import Draft
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
+from wsopt.tensors.views import Role
 
 PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
@@ -25,7 +29,7 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.bound_loop, frozenset({Kind.CHAIN})),
     (padding.pad_stream, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
     (factors.check_reductions, frozenset({Kind.SCALED})),
-    (factors.Reciprocals.of, frozenset({Kind.REDUCED, Kind.ROWS})),
+    (factors.Reciprocals.of, frozenset({Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
     (padding.pad_columns, frozenset({Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
     (padding.pad_rows, frozenset({Kind.ROWS})),
 )
@@ -33,13 +37,29 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
 
 
 def find_region(graph: Graph) -> Region:
-    """The region of a graph, without nodes that no output needs.
+    """The region of a graph, without nodes that no output needs; of long rows that are held also that of their parts.
 
     Raises LoweringError, naming node, axis and reason, for a graph that is neither products over one
     streamed axis with an elementwise tree after them, nor a chain of two products with values between them,
     nor reductions of rows without a product, beside products of them, or of a product's rows, nor elementwise.
     """
-    axes = graph_axes(needed(graph))
+    graph = needed(graph)
+    region = _region(graph_axes(graph))
+    if not _has_parts(region):
+        return region
+    try:
+        return replace(region, in_parts=_region(graph_axes(graph, held=False)))
+    except LoweringError:  # reductions that need one another's results, or sums over the rows
+        return region
+
+
+def _has_parts(region: Region) -> bool:
+    """Whether rows that a consumer holds are longer than a part of rows that it does not."""
+    held = region.whole_rows and not region.contractions
+    return held and region.extent(Role.COLUMN) > padding.LONGEST_PART
+
+
+def _region(axes: Axes) -> Region:
     draft = translate(axes)
     for rewrite, kinds in PASSES:
         if axes.kind in kinds:

@@ -344,8 +344,9 @@ def _join_bound(axes: Axes) -> None:
 # --- a graph's axes -------------------------------------------------------------------------------------
 
 
-def graph_axes(graph: Graph) -> Axes:
-    """The axes of a graph of which every node is needed, with their roles.
+def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
+    """The axes of a graph of which every node is needed, with their roles. Unless they may be `held`, rows are read
+    in parts, however long they are.
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
@@ -364,7 +365,7 @@ def graph_axes(graph: Graph) -> Axes:
     axes = relate_axes(graph, kind, sums)
     axes.exchanged = computed == 1
     if kind is Kind.ROWS:
-        assign_rows(axes)
+        assign_rows(axes, held=held)
     elif kind is Kind.ELEMENTWISE:
         assign_elementwise(axes)
     elif kind is Kind.CHAIN:

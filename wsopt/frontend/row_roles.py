@@ -29,8 +29,9 @@ OUTER_ROWS = 16
 """Rows of a tile at least where neighbours in memory are of different rows: of 16-bit elements a sector of L2."""
 
 
-def assign_rows(axes: Axes) -> None:
-    """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
+def assign_rows(axes: Axes, *, held: bool = True) -> None:
+    """Give the axes of a graph without products their roles: columns are reduced, the rest are rows, which may be
+    `held` whole.
 
     What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
     do they and an axis that is stored. Raises LoweringError for reductions along different axes.
@@ -70,7 +71,7 @@ def assign_rows(axes: Axes) -> None:
     columns = dict.fromkeys((*further, column), Role.COLUMN)
     axes.roles = {**columns, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
     axes.singles = [axis for axis in outer if axes.extents[axis] == 1 and axis != row]
-    axes.kind = Kind.ROWS if alone or _is_held(axes) else Kind.LONG_ROWS
+    axes.kind = Kind.ROWS if alone or (held and _is_held(axes)) else Kind.LONG_ROWS
     if over and axes.kind is Kind.LONG_ROWS:
         raise LoweringError(
             f"nodes {' and '.join(found.values())} reduce rows that no SM holds, and others sum up columns over the "

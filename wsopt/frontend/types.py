@@ -68,7 +68,9 @@ class Region:
     `unmasked` is the other value of its pair where they hold. `end` says why nothing beyond the axis counts;
     with `full_rows` every row has an element within `bounds`, for a number was taken for minus infinity. A
     `deterministic` one wants the same bits of a row whatever rows there are beside it. Where rows are cut into
-    segments, each with matrices of its own, `offsets` say where those of each end.
+    segments, each with matrices of its own, `offsets` say where those of each end. What is made of rows that a
+    consumer holds may be made `in_parts` as well: of the same rows read part by part, as a structure of fewer columns
+    has them.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Region:
     running: tuple[Statement | Reduction, ...] = ()
     ending: tuple[Statement, ...] = ()
     offsets: Source | None = None
+    in_parts: Region | None = None
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""

@@ -7,6 +7,7 @@ row's reduced value of the same tile begins a new phase, for the reduction has t
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from wsopt.frontend.types import Contraction, Region
@@ -260,18 +261,29 @@ def row_phase(
     sources: Sequence[Source],
     s: Structure,
     layout: RowLayout,
+    machine: Machine,
 ) -> Arithmetic:
-    """A phase of a tile of whole rows. Column vectors are loaded once for every row that a warp has."""
+    """A phase of a tile of whole rows. Column vectors are loaded once for every row that a warp has. What is computed
+    of a row's values is, by each thread that has elements of the row.
+    """
     vectors = [source for source in read_by(items, sources) if source.spans == frozenset({Role.COLUMN})]
     lanes, warps = layout.lanes[1], layout.warps[1]
     rows = {item.name for item in every if isinstance(item, Reduction) or item.spans == _ROW}
+    own, threads = s.rows // (layout.lanes[0] * layout.warps[0]), math.prod((*layout.lanes, *layout.warps))
+    by_row = element_mix((item for item in items if isinstance(item, Statement)), _ROW, rounding=1.0)
     return Arithmetic(
-        element_mix(items, FULL, lambda item: _fused(item, every, sums=True), rows=rows),
+        element_mix(items, FULL, lambda item: _fused(item, every, sums=True), rows=rows)
+        + by_row * (own * threads / (s.rows * s.columns)),
         s.rows * s.columns,
         sum(isinstance(item, Statement) for item in items),
         sum(isinstance(item, Statement) and item.primitive in _SPECIAL for item in items),
-        tuple(RowReduction(kind, lanes, warps) for kind in map(_exchanged, items) if kind),
+        tuple(
+            RowReduction(kind, lanes, warps, rows=own, threads=threads)
+            for kind in map(_exchanged, items)
+            if kind
+        ),
         vectors=len(vectors) * s.columns * layout.rows,
+        lone=s.consumer_warps <= machine.schedulers_per_sm,
     )
 
 

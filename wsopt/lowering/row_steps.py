@@ -80,7 +80,7 @@ class Rows(Maker):
             (tuple(every),) if row_sums(region, s) else row_phases(every)
         )  # nothing is exchanged before the end
         for number, items in enumerate(phases, 1):
-            work = self._of_a_pass(row_phase(items, every, region.sources, s, layout))
+            work = self._of_a_pass(row_phase(items, every, region.sources, s, layout, self.machine))
             yield part_of(Step(OpKind.ELEMENTWISE, f"phase{number}", work, items=items))
         if region.passes > 1:
             items = tuple(item for item in region.statements if item not in behind_rows(region))
@@ -105,7 +105,7 @@ class Rows(Maker):
         behind = () if region.running else (output for output in own if not output.is_tile)
         values = [output.view.dtype.bits // 8 for output in behind]
         copied = sum(round(size * share) for size in sizes) + s.rows * sum(values)
-        store = Store(len(sizes), sum(sizes), copied, self.tiles, len(values))
+        store = Store(len(sizes), sum(sizes), copied, self.tiles, len(values), region.passes)
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
 
     def _of_a_pass(self, work: Arithmetic) -> Arithmetic:
@@ -125,7 +125,7 @@ class Rows(Maker):
 
     def _again(self, items: tuple[Item, ...], layout: RowLayout) -> Step:
         """What a part of a row is read again for: the output's elements."""
-        work = row_phase(items, self.region.statements, self.region.sources, self.s, layout)
+        work = row_phase(items, self.region.statements, self.region.sources, self.s, layout, self.machine)
         return Step(OpKind.ELEMENTWISE, AGAIN, self._of_a_pass(work), items=items)
 
 
@@ -150,6 +150,12 @@ def fetched_again(region: Region, s: Structure) -> float:
 
 
 def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:
-    """The share of rows that is still in L2 when they are read again: of those that all blocks are in half of it."""
+    """The share of rows that is still in L2 when they are read again: of those that all blocks are in."""
     row = sum(view.dtype.bits // 8 for view in region.operands) * region.extent(Role.COLUMN)
-    return min(1.0, machine.l2_bytes / 2 / (s.tile_rows * machine.sm_count * row))
+    return min(1.0, _FOUND_AGAIN * machine.l2_bytes / (s.tile_rows * machine.sm_count * row))
+
+
+_FOUND_AGAIN = 1 / 8
+"""Of L2, what it still has of rows that all blocks read once, and read again from the first part on while they store:
+as much as explains what 2,048 rows of 128,256 elements took (`docs/calibration/h200_long_rows.json`).
+"""

@@ -42,6 +42,8 @@ def structures(region: Region, machine: Machine, lifted: Lifted = frozenset()) -
         yield from product_structures(region, machine, lifted)
     else:
         yield from row_structures(region, machine)
+        if region.in_parts:
+            yield from row_structures(region.in_parts, machine)
 
 
 def _whole_columns(region: Region, machine: Machine) -> Iterator[int]:

@@ -34,7 +34,13 @@ from wsopt.tensors.parts import parts
 
 _SWIZZLE_BYTES = 128
 _MEASURED_EXCHANGES = 2
-"""Exchanges between threads in a reduction of the accumulators' layout, whose start was measured."""
+_MEASURED_ROWS = 2
+"""Exchanges between threads in a reduction of the accumulators' layout, whose start was measured, and rows of which
+each thread has elements there.
+"""
+
+_ROWS_A_TRIP = 4
+"""Rows of f32 that a thread's widest store to shared memory moves."""
 
 TILE_GRAIN = 4
 """Cycles of one unit of the model's time where an iteration is a tile, whose intervals have some thousand."""
@@ -176,9 +182,12 @@ def _release(release: Release, machine: Machine) -> Cost:
 
 @cost.register
 def _store(store: Store, machine: Machine) -> Cost:
-    """Outputs go into buffers, which are held until their copies have read them; values of rows do not."""
+    """Outputs go into buffers, which are held until their copies have read them; values of rows do not. The fence
+    waits for what was written before it.
+    """
     latency, shared = machine.latency, _shared_cycles(store.staged, machine)
-    issue = store.outputs * (2 * latency.barrier + latency.smem_store + latency.fence) + shared
+    each = 2 * latency.barrier + latency.smem_store + latency.fence_behind_stores
+    issue = store.outputs * each / store.passes + shared
     issue += store.values * latency.smem_store
     drain = latency.tma_store / 2 + load_cycles(store.copied, machine) if store.outputs else 0.0
     pipes = ((Unit.SHARED, shared), (Unit.MEMORY, memory_cycles(store.copied, store.tiles, machine)))
@@ -307,7 +316,10 @@ def _arithmetic(work: Arithmetic, machine: Machine) -> Cost:
             alone[unit] = alone.get(unit, 0.0) + count * work.elements / machine.scalar_alone[kind]
     slots = machine.schedulers_per_sm * machine.threads_per_warp
     traffic = work.vectors * 2 / machine.shared_memory_bytes_per_cycle
-    busiest = max(*alone.values(), work.mix.instructions * work.elements / slots, traffic, 0.0)
+    held = (*alone.values(), work.mix.instructions * work.elements / slots, traffic)
+    # What a lone warp does on one pipe hides little of what it does on another: by their two-norm a softmax of
+    # 128,256 columns takes what it was measured to (`docs/calibration/h200_long_rows.json`).
+    busiest = math.hypot(*held) if work.lone else max(held)
     starts = sum(_start(reduction, machine) for reduction in work.reductions)
     starts -= _MEASURED_EXCHANGES * machine.latency.shuffle * sum(one.apart for one in work.reductions)
     chain = machine.latency.arithmetic * work.statements + machine.latency.special * work.special
@@ -329,16 +341,22 @@ def _pipes(work: Arithmetic, machine: Machine) -> dict[Unit, float]:
 def _start(reduction: RowReduction, machine: Machine) -> float:
     """Cycles that a reduction takes besides its elements: exchanges within a warp, then between warps.
 
-    A warp's start was measured with two exchanges. Warps that share a row meet at two barriers, around a trip of
-    their results through shared memory.
+    A warp's start was measured with two exchanges of two rows; further rows are instructions. Warps that share a row
+    meet at two barriers, around a trip of their results through shared memory, a vector of rows at a time.
     """
-    exchanges = math.log2(reduction.lanes)
+    exchanges, latency = math.log2(reduction.lanes), machine.latency
     cycles = machine.tile_start[f"row_{reduction.kind}"] * exchanges / _MEASURED_EXCHANGES
+    cycles += _further_exchanges(reduction) / machine.scalar_alone["shuffle"]
     if reduction.warps > 1:
-        latency = machine.latency
-        cycles += 2 * latency.barrier + latency.smem_store + latency.smem_load
-        cycles += math.log2(reduction.warps) * latency.shuffle
+        trip = 2 * latency.barrier + latency.smem_store + latency.smem_load
+        trip += math.log2(reduction.warps) * latency.shuffle
+        cycles += trip * math.ceil(reduction.rows / _ROWS_A_TRIP)
     return cycles * reduction.share
+
+
+def _further_exchanges(reduction: RowReduction) -> float:
+    """Exchanges, by all threads, of rows beyond those whose cost a reduction's start has."""
+    return max(0, reduction.rows - _MEASURED_ROWS) * reduction.threads * math.log2(reduction.lanes)
 
 
 def _reading(work: Arithmetic, machine: Machine) -> tuple[float, float]:

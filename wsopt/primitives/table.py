@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from wsopt.entries import Table
-from wsopt.primitives import error_function, exponential
+from wsopt.primitives import error_function, exponential, gelu_tail
 from wsopt.primitives.types import NAN_RULE, Comparison, Family, Implementation, Primitive
 
 Facts = dict[str, Any]
@@ -43,6 +43,15 @@ _ERF: Facts = {
     "at_zero": 0.0,
     "slope": 2 / math.sqrt(math.pi),
     "error": _BOUNDED,
+}
+_GELU_TAIL: Facts = {
+    "gluon": "gelu_tail_by_ratio({0})",
+    "helper": "gelu_tail_by_ratio",
+    "torch": "(torch.relu({0}) - torch.nn.functional.gelu({0}))",
+    "finite": True,
+    "at_zero": 0.0,
+    "slope": 0.5,
+    "error": (2.0**-15, 2.0**-21),
 }
 _TANH: Facts = {
     "gluon": "tanh_approx({0})",
@@ -159,6 +168,7 @@ _ENTRIES: tuple[Primitive, ...] = (
     _unary("sin", "numpy.sin", "The sine of x, in radians.", _mix(sin=1, fma=8), at_zero=0.0, **_turn("sin")),
     _unary("cos", "numpy.cos", "The cosine of x, in radians.", _mix(cos=1, fma=8), **_turn("cos")),
     _unary("tanh_approx", "numpy.tanh", "", _mix(tanh=1), torch="tanh", **_TANH),
+    _unary("gelu_tail", f"{_OWN}.gelu_tail", "", gelu_tail.MIX, **_GELU_TAIL),
     _comparison("equal", "==", "numpy.equal", "eq", "not_equal", "equal"),
     _comparison("not_equal", "!=", "numpy.not_equal", "ne", "equal", "not_equal"),
     _comparison("less", "<", "numpy.less", "lt", "greater_equal", "greater"),

@@ -60,7 +60,7 @@ class Primitive:
     helper    what the call needs of the kernel's own text: a function of that name, or "tl"
     numpy     the meaning on arrays of the family's types: a function, or its dotted name, so that the table loads
               without NumPy; empty for roundings (`graph.meaning.cast_array`) and indices
-    torch     the function's name in torch, of a rounding that of the type
+    torch     the function's name in torch, of a rounding that of the type; or an expression, `{0}` for the operand
     at_zero   the result where all operands are zero, as far as other rooms rely on it
     at_low    the result of minus infinity, likewise
     finite    whether the result is finite for finite operands, an overflow aside
@@ -97,6 +97,8 @@ class Primitive:
         """The primitive in torch, from its operands' texts."""
         if self.symbol:
             return self._with_symbol(operands)
+        if "{0}" in self.torch:
+            return self.torch.format(*operands)
         return f"torch.{self.torch}({', '.join(operands)})"
 
     def _with_symbol(self, operands: tuple[str, ...]) -> str:

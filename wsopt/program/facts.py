@@ -60,7 +60,8 @@ class Release:
 @dataclass(frozen=True, slots=True)
 class Store:
     """Tiles of so many `outputs`, `staged` bytes in buffers, and so many `values` of each row, which threads store by
-    address. Of all `copied` bytes go on to device memory; `tiles` as for copies.
+    address. Of all `copied` bytes go on to device memory; `tiles` as for copies. Outputs are stored in one of so many
+    `passes` over a row; bytes are those of an iteration on the average.
     """
 
     outputs: int
@@ -68,6 +69,7 @@ class Store:
     copied: int
     tiles: int
     values: int = 0
+    passes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,8 @@ class Read:
 @dataclass(frozen=True, slots=True)
 class RowReduction:
     """A maximum or a sum of each row, which `lanes` threads of a warp share, and `warps` warps. What stays `apart` in
-    the threads is not exchanged; else it is once in so many iterations, a `share` of them.
+    the threads is not exchanged; else it is once in so many iterations, a `share` of them. Each of `threads` has
+    `rows` that it exchanges.
     """
 
     kind: str
@@ -142,6 +145,8 @@ class RowReduction:
     warps: int = 1
     apart: bool = False
     share: float = 1.0
+    rows: int = 2
+    threads: int = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,7 @@ class Arithmetic:
 
     `mix` is of each of `elements`; the chain has `statements`, of them `special` functions. `waits` for tiles of a
     ring are told; `tiles` are the bits of those that are read as accumulators lie, `vectors` elements of 16 bits that
-    threads load besides.
+    threads load besides. Where each scheduler has a `lone` warp of a consumer, none of its others computes meanwhile.
     """
 
     mix: InstructionMix
@@ -161,6 +166,7 @@ class Arithmetic:
     waits: int = 0
     tiles: tuple[int, ...] = ()
     vectors: float = 0.0
+    lone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

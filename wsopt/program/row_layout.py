@@ -68,8 +68,8 @@ def tile_layout(views: Sequence[View], rows: int, columns: int, warps: int, mach
 def outer_layout(bits: int, rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
     """The layout of a tile of `rows` by `columns` over so many warps, whose rows are neighbours in memory."""
     vector = min(ACCESS_BITS // bits, rows)
-    down = min(machine.threads_per_warp, rows // vector)
-    apart = min(warps, rows // (vector * down))
+    apart = min(warps, rows // vector)
+    down = min(machine.threads_per_warp, rows // (vector * apart))
     return RowLayout(vector, (down, machine.threads_per_warp // down), (apart, warps // apart), outer=True)
 
 
