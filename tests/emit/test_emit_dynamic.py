@@ -76,24 +76,6 @@ def test_the_same_but_for_who_takes_a_tile() -> None:
     assert not [line for line in gone if "gl.load" in line or "tma_" in line]
 
 
-def test_blocks_have_as_many_first_tiles_as_slots() -> None:
-    """The counter is left as it was found also where a block's own tiles are all that there are, or end early."""
-    made = emitted(element_graphs.biased, (2, 256, 2, 0), 10)
-    depth = made.verified.schedule.depth("ring")
-    assert depth > 2
-    for count in (1, 2, depth, depth + 1):
-        assert small_case(made, count).fault(made.source, SEEDS) is None
-    careless = made.source.replace("(begun > RING_DEPTH) & ", "")
-    assert careless != made.source
-    assert any(small_case(made, count).fault(careless, SEEDS) for count in range(1, depth + 1))
-
-
-def test_parts_of_rows_fill_the_ring_by_themselves() -> None:
-    made = emitted(row_graphs.long_softmax, (1, 2048, 1, 0))
-    assert "return gl.num_programs(0) + gl.atomic_add(taken_ptr" in made.source
-    assert "begun" not in made.source
-
-
 def test_tensors_may_bear_its_names() -> None:
     def body(g: GraphBuilder) -> Symbol:
         x, taken = g.input("tile_numbers", (9, 512), "bf16"), g.input("taken", (512,), "bf16")

@@ -3,14 +3,10 @@
 Blocks that take every so-manieth tile drift apart, and what all of them read and write at a time lies ever farther
 apart in device memory, which is slower for it. Taken at run time, tiles are begun in their order.
 
-A block's first tiles, as many as its ring has slots, are every so-manieth from the block's own number on: their copies
-start at once. Behind the copies of later ones the loading warp asks a counter for the next tile and waits for its
-number. It leaves each tile's number beside the slot that it fills, where consumers find it; behind a block's last tile
-the number of all tiles, which no tile has and which ends the consumers' loop. In all as many numbers are asked for as
-there are tiles behind the first ones of all blocks, and one more for each block that asks: who gets the last one takes
-them off the counter again.
-
-Where rows are read in parts, a tile fills the ring by itself, and its number alone is a block's own.
+A block's first tile has the block's own number. Behind a tile's copies the loading warp asks a counter for the next
+one and waits for its number, and leaves each tile's number beside the slot that it fills, where consumers find it.
+Behind a block's last tile it leaves the number of all tiles, which no tile has and which ends the consumers' loop. In
+all as many numbers are asked for as there are tiles: who gets the last one takes them off the counter again.
 """
 
 from __future__ import annotations
@@ -72,8 +68,8 @@ def each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     (ring,) = plan.rings
     count = f"tiles = {PYTHON(tiles(plan))}"
     if role is PartitionRole.LOADER:
-        begun = ["begun = 1"] if has_first_tiles(plan) else []
-        return [count, "tile = gl.program_id(0)", *begun, _while(f"{body}\n{_next(plan)}"), *_ended(plan, ring)]
+        taken = f"{body}\ntile = next_tile({PARAMETER})"
+        return [count, "tile = gl.program_id(0)", _while(taken), *_ended(ring)]
     number = f"{ring.wait_full()}\ntile = told_tile({NUMBERS}, {ring.counter.slot(0)})"
     return [count, number, _while(f"{body}\n{number}")]
 
@@ -88,33 +84,15 @@ def _while(body: str) -> str:
     return "while tile < tiles:\n" + text.block(body)
 
 
-def has_first_tiles(plan: KernelPlan) -> bool:
-    """Whether tiles behind a block's first one have numbers of the block's own."""
-    (ring,) = plan.rings
-    return not plan.program.long_rows and plan.verified.schedule.depth(ring.plan.name) > 1
-
-
-def _next(plan: KernelPlan) -> str:
-    """The lines by which the loading warp goes on to the block's next tile."""
-    asked = f"tile = next_tile({PARAMETER})"
-    if not has_first_tiles(plan):
-        return asked
-    own = when("begun < RING_DEPTH", "tile = tile + gl.num_programs(0)")
-    return f"{own}\nelse:\n{text.block(asked)}\nbegun += 1"
-
-
-def _ended(plan: KernelPlan, ring: Ring) -> list[str]:
+def _ended(ring: Ring) -> list[str]:
     """The lines of the loading warp behind its last tile."""
-    asked, last = "-tiles", "tile == tiles + gl.num_programs(0) - 1"
-    if has_first_tiles(plan):
-        asked, last = "(RING_DEPTH - 1) * gl.num_programs(0) - tiles", f"(begun > RING_DEPTH) & ({last})"
-    all_told = f'gl.atomic_add({PARAMETER}, {asked}, sem="relaxed", scope="gpu")  # left as it was found'
+    all_told = f'gl.atomic_add({PARAMETER}, -tiles, sem="relaxed", scope="gpu")  # left as it was found'
     return [
         "# No tile has the number that comes last: it ends the consumers' loop.",
         ring.wait_empty(),
         _tell(ring, "tiles"),
         arrive(ring.full()),
-        when(last, all_told),
+        when("tile == tiles + gl.num_programs(0) - 1", all_told),
     ]
 
 

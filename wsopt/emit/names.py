@@ -160,7 +160,7 @@ OVER_ROWS_WORDS = frozenset(
 
 DYNAMIC_WORDS = frozenset(
     (
-        *("taken", "begun", "tile_numbers", "next_tile", "tell_tile", "told_tile"),
+        *("taken", "tile_numbers", "next_tile", "tell_tile", "told_tile"),
         *("NUMBERS_LAYOUT", "LOADER_NUMBER", "CONSUMER_NUMBER"),
     )
 )

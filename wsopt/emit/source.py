@@ -138,7 +138,6 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "shares": shares.device(plan),
         "over_rows": over_rows.device(plan),
         "dynamic": s.dynamic,
-        "first_tiles": s.dynamic and dynamic.has_first_tiles(plan),
         "grid": grid,
         "counts_slots": plan.counts_slots,
         "goes_back": plan.s.retained > 0,
