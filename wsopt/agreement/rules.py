@@ -227,7 +227,11 @@ def _smooth(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     if step.op == "gelu":
         # Where x is far below zero, erf and tanh cancel against one: their absolute errors stay, times x / 2.
         own = own + FUNCTIONS["erf"][1] * kit.xp.abs(kit.real(x.value)) / 2
-    if step.coarse and (step.op != "gelu" or step.attrs.get("approximate") == "tanh"):
+    if step.coarse and step.op == "gelu" and step.attrs.get("approximate") != "tanh":
+        # max(x, 0) without its tail, which has an error of its own.
+        larger = kit.xp.where(kit.real(x.value) > 0, kit.real(x.value), 0.0)
+        own = own + FUNCTIONS["gelu_tail"][0] * kit.xp.abs(larger - step.value)
+    elif step.coarse:
         own = own + TANH_APPROX * _tanh_scale(kit, step, x)
     return found.with_bounded(own)
 

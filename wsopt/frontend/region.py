@@ -37,7 +37,8 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
 
 
 def find_region(graph: Graph) -> Region:
-    """The region of a graph, without nodes that no output needs; of long rows that are held also that of their parts.
+    """The region of a graph, without nodes that no output needs; of long rows that are held, and of which nothing but
+    values are stored, also that of their parts: a second pass over what is held once gains nothing.
 
     Raises LoweringError, naming node, axis and reason, for a graph that is neither products over one
     streamed axis with an elementwise tree after them, nor a chain of two products with values between them,
@@ -45,18 +46,18 @@ def find_region(graph: Graph) -> Region:
     """
     graph = needed(graph)
     region = _region(graph_axes(graph))
-    if not _has_parts(region):
-        return region
-    try:
-        return replace(region, in_parts=_region(graph_axes(graph, held=False)))
-    except LoweringError:  # reductions that need one another's results, or sums over the rows
-        return region
-
-
-def _has_parts(region: Region) -> bool:
-    """Whether rows that a consumer holds are longer than a part of rows that it does not."""
     held = region.whole_rows and not region.contractions
-    return held and region.extent(Role.COLUMN) > padding.LONGEST_PART
+    if not held or region.tile_outputs or region.extent(Role.COLUMN) <= padding.LONGEST_PART:
+        return region
+    return replace(region, in_parts=_in_parts(graph))
+
+
+def _in_parts(graph: Graph) -> Region | None:
+    """The region of a graph whose rows are read in parts, once; None where reductions need one another's results."""
+    try:
+        return _region(graph_axes(graph, held=False))
+    except LoweringError:
+        return None
 
 
 def _region(axes: Axes) -> Region:

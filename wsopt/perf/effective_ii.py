@@ -122,6 +122,12 @@ def effective_iis(program: TileProgram, machine: Machine, slots: Iterable[int]) 
 # --- rows that stream -----------------------------------------------------------------------------------
 
 
+_WIDE_LOSS = 0.004
+"""Share by which consumers of eight warps keep device memory from its rate: nine kernels took 1.002 to 1.017 times as
+long with them as with four, where eight whose warps had not changed took 1.004 to 1.009 times as long that day
+(`docs/calibration/h200_long_rows.json`, `warps`).
+"""
+
 _DIVISION_INSTRUCTIONS = 45
 """Instructions of a division of whole numbers, with what is computed from it, as machine code has them."""
 
@@ -166,7 +172,8 @@ class Stream:
         knee = machine.dynamic_stream_knee if dynamic else machine.stream_knee
         few, many = machine.stream_bytes_few, machine.stream_bytes_many
         share = min(1.0, max(0.0, (bytes_on_the_way(self.program, slots) - few) / (many - few)))
-        shared = self.memory * (1.0 + share * loss * self.mixed)
+        wide = self.program.structure.consumer_warps > machine.warps_per_warpgroup
+        shared = self.memory * (1.0 + share * loss * self.mixed) * (1.0 + _WIDE_LOSS * wide)
         effective = max(norm((shared, self.life / slots), knee), self.least)
         return math.ceil(effective / self.program.grain) * self.program.grain
 
