@@ -11,12 +11,12 @@ from wsopt.entries import extended
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
 from wsopt.graph.types import DType
-from wsopt.lowering.cut import Cut, cut
+from wsopt.lowering.cut import Cut
 from wsopt.lowering.equal_shares import of_products, shares_of
+from wsopt.lowering.loop import loop_of
 from wsopt.lowering.phases import element_mix, lane_sums, lazy_rows
 from wsopt.lowering.row_steps import behind_rows, fetched_again, kept_in_l2, row_sums
 from wsopt.lowering.spread import mean_share, shares
-from wsopt.lowering.steps import steps_of
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Shares, TileGrid, Whole
@@ -26,7 +26,7 @@ from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k
 from wsopt.program.row_layout import tile_layout
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasterization_order, tiles_together
 from wsopt.program.types import Space, Structure, column_role, row_role
-from wsopt.targets import Sums, target_of
+from wsopt.targets import Operands, Sums, target_of
 from wsopt.tensors.views import FULL, Reduction, Role, Source, reduces_row
 
 Cuttable = Region
@@ -103,6 +103,16 @@ def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:
 
 
 def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> tuple[Work, Shares | None]:
+    """The work of the SM that gets the most, found once for all structures that cut rows and K-blocks alike."""
+    plain = replace(
+        s, group=1, subtiles=1, exp2_eighths=0, operands=Operands.REGISTERS, corrections=0, lazy=False
+    )
+    once = _work_of.__wrapped__ if extended() else _work_of
+    return once(region, plain, machine, tiles)
+
+
+@functools.lru_cache(maxsize=256)
+def _work_of(region: Region, s: Structure, machine: Machine, tiles: int) -> tuple[Work, Shares | None]:
     """Tiles and K-iterations of the SM that gets the most: the launcher's order for persistent blocks, which knows no
     run-time scalars, else the order of tile numbers; parts of tiles go to every block in turn, or are equal shares.
 
@@ -116,11 +126,15 @@ def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> tuple[W
     registers = target_of(machine).sums is Sums.REGISTERS
     own = numbered(list(own_k_iterations(bounds, s)), from_last) if registers else counts
 
+    @functools.cache
+    def of_part(share: float, row: int, number: int) -> float:
+        k_blocks = round(counts[row] * share)
+        part = (number + 1) * k_blocks // s.splits - number * k_blocks // s.splits
+        return part * own[row] / counts[row] if counts[row] else 0.0
+
     def k_iterations(part: int) -> float:
         outer, row = divmod(part // s.splits, len(counts))
-        k_blocks, number = round(counts[row] * varied[outer % len(varied)]), part % s.splits
-        share = (number + 1) * k_blocks // s.splits - number * k_blocks // s.splits
-        return share * own[row] / counts[row] if counts[row] else 0.0
+        return of_part(varied[outer % len(varied)], row, part % s.splits)
 
     parts = tiles * s.splits
     blocks = min(machine.sm_count, parts)
@@ -184,8 +198,8 @@ def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
 def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """The same without a rasterization order, of which the grid alone depends, or what the assembler is asked."""
     grid = grid_of(region, s)
-    rings, steps, held = steps_of(region, s, machine, grid.tiles)
-    loop = cut(rings, steps, s)
+    shared_loop = loop_of(region, s, machine, grid.tiles)
+    loop, held = shared_loop.cut, shared_loop.held
     after, whole = _epilogue(region, loop, grid), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
