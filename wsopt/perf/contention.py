@@ -11,11 +11,13 @@ from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
 from wsopt.program.ids import OpId, OpKind, ValueKind
+from wsopt.program.known import of_loop
 from wsopt.program.program import ARITHMETIC, RingPlan, TileOp, TileProgram, Unit
 from wsopt.program.units import UNITS
 from wsopt.schedule.budget import issuers, takes_time
 
 
+@of_loop
 def held_cycles(program: TileProgram) -> dict[str, int]:
     """Cycles an iteration for which each unit is held."""
     found = Counter[str]()
@@ -24,6 +26,7 @@ def held_cycles(program: TileProgram) -> dict[str, int]:
     return {unit: found[unit] for unit in UNITS}
 
 
+@of_loop
 def issue_cycles(program: TileProgram) -> dict[str, int]:
     """Cycles an iteration for which the thread of each partition is held that multiplies or computes, by its name."""
     found = Counter[str]()
@@ -54,6 +57,7 @@ def releases(program: TileProgram, product: OpId) -> list[TileOp]:
     return [op for op in program.ops if op.id in found]
 
 
+@of_loop
 def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int:
     """Cycles from the first load of a slot to its return, at least: copy, product or arithmetic, release."""
     lifetimes, ops = [0], {op.id: op for op in program.ops}
@@ -66,6 +70,7 @@ def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int
     return max(lifetimes)
 
 
+@of_loop
 def products_of_others(program: TileProgram, plan: RingPlan) -> int:
     """Cycles for which the tensor core works for other consumers on a slot that one has read.
 
@@ -106,11 +111,16 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     over besides), and the busiest role's own thread, add up as a norm. So does the ring that is waited for the
     longest, where the loop computes values; that of products has an effective II of its own (`perf/effective_ii.py`).
     """
+    return _contended(program, machine, tuple(slots))
+
+
+@of_loop
+def _contended(program: TileProgram, machine: Machine, slots: tuple[int, ...]) -> int:
     computes, threads = program.computes_with_products, issue_cycles(program)
     apart = any(op.apart for op in program.ops)
     if not (computes or apart or program.feeds_products or program.adds_partials):
         return 0
-    held, thread = held_cycles(program), max(threads.values(), default=0)
+    held, thread = dict(held_cycles(program)), max(threads.values(), default=0)
     depths = zip(program.rings, slots, strict=True) if computes and slots else ()
     ring = max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
     in_registers = not program.values_apart  # else one warp issues all of them, one behind the other

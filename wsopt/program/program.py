@@ -19,6 +19,7 @@ from wsopt.program.facts import Counts, Member, Promotion, Shares, TileGrid, Who
 from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
+from wsopt.program.known import known_of, of_loop
 from wsopt.program.lazy import Lazy
 from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
@@ -27,6 +28,8 @@ from wsopt.tensors.views import FULL, Output, Role, Source, takes_row
 from wsopt.tensors.views import Item as Item
 
 _UNBOUNDED = Bounds((), 1, 1)
+_LOOP = object()
+"""The key of what a program knows of its loop."""
 _NO_INSTRUCTIONS = InstructionMix()
 
 
@@ -336,15 +339,25 @@ class TileProgram:
         return self._by_key[key]
 
     @property
+    def known(self) -> dict[Any, Any]:
+        """What is known of its loop (`known.py`)."""
+        found: dict[Any, Any] | None = self._by_key.get(_LOOP)
+        if found is None:
+            found = self._by_key[_LOOP] = known_of(self)
+        return found
+
+    @property
     def loop(self) -> tuple[TileOp, ...]:
         """The operations of the loop, which are all that are scheduled."""
         return self.ops
 
+    @of_loop
     def of(self, kind: OpKind) -> tuple[TileOp, ...]:
         """The operations of a kind."""
         return tuple(op for op in self.ops if op.kind is kind)
 
     @property
+    @of_loop
     def by_consumer(self) -> dict[int, tuple[TileOp, ...]]:
         """The operations of each consumer."""
         consumers = dict.fromkeys(op.consumer for op in self.ops if op.consumer is not None)
@@ -368,11 +381,13 @@ class TileProgram:
         return tuple(one.subject for one in own if one.kind is ValueKind.SUM)
 
     @property
+    @of_loop
     def tensor_columns(self) -> int:
         """Columns of tensor memory that one set of its sums takes; 0 where sums are in registers."""
         return sum(value.tensor_columns for value in self.values)
 
     @property
+    @of_loop
     def values_apart(self) -> bool:
         """Whether values of the loop go to and from products through tensor memory."""
         return any(value.id.kind is ValueKind.RESULT for value in self.values)
@@ -403,21 +418,25 @@ class TileProgram:
         return self.iteration is Iteration.TILE or scaled
 
     @property
+    @of_loop
     def adds_partials(self) -> bool:
         """Whether consumers add up partial sums, which products leave them."""
         return bool(self.of(OpKind.ACCUMULATE))
 
     @property
+    @of_loop
     def computes(self) -> bool:
         """Whether consumers have arithmetic in the loop."""
         return any(not op.apart for op in self.of(OpKind.ELEMENTWISE))
 
     @property
+    @of_loop
     def feeds_products(self) -> bool:
         """Whether products of the loop take values from registers, which arithmetic of the same iteration makes."""
         return any(value.kind is ValueKind.VALUE for op in self.of(OpKind.MMA) for value in op.inputs)
 
     @property
+    @of_loop
     def computes_with_products(self) -> bool:
         """Whether arithmetic of the loop reads what a product of the same iteration has made."""
         pairs = {(OpKind.MMA, OpKind.ELEMENTWISE), (OpKind.MMA, OpKind.READ)}

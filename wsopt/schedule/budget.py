@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Copy, Release
 from wsopt.program.ids import OpId
+from wsopt.program.known import of_loop
 from wsopt.program.limits import MOST_SLOTS, Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
 from wsopt.program.types import Structure
@@ -134,11 +135,13 @@ def copies_in_order(plan: RingPlan, k_block: int = 0) -> list[OpId]:
     return sorted(loads, key=lambda load: (tensors.index(load.subject), load.instance or 0))
 
 
+@of_loop
 def copied_rings(program: TileProgram) -> tuple[RingPlan, ...]:
     """The rings that loading warps fill."""
     return tuple(plan for plan in program.rings if plan.copied)
 
 
+@of_loop
 def most_loaders(program: TileProgram) -> int:
     """The most loading warps that a block of this program may have: one for each ring that copies fill, and no more
     than are asked for.
@@ -190,6 +193,7 @@ def crosses(program: TileProgram, edge: Edge) -> bool:
     return set(source).isdisjoint(target)
 
 
+@of_loop
 def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
     """The operations that hold each unit, and that hold or may hold each partition's thread, one at a time, with the
     cycles that each does.

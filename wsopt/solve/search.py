@@ -14,10 +14,11 @@ from wsopt.errors import InfeasibleError, UndecidedError
 from wsopt.lowering.lower import Cuttable
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
+from wsopt.perf.contention import held_cycles
 from wsopt.perf.price import lower
 from wsopt.program.conditions import FREE, Conditions, lacking
 from wsopt.program.limits import Lifted, Limit
-from wsopt.program.program import OpKind, TileProgram
+from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.searched import Ending, Searched
@@ -143,11 +144,11 @@ class Search:
     def _looked(self, program: TileProgram) -> Look:
         """What bounds say of a program, whatever the compiler makes of it.
 
-        Structures that differ in the rasterization order alone have the same room, unless their copies hold the path
-        for other times beside those that an epilogue asks for.
+        Structures that differ in the rasterization order alone have the same room, unless an epilogue asks for copies
+        and those of the loop make its busiest unit busy for other times.
         """
-        copies = sum(op.busy for op in program.of(OpKind.TMA_LOAD)) if program.after.full else 0
-        alike = replace(program.structure, group=1), copies
+        busiest = max(held_cycles(program).values()) if program.after.full else 0
+        alike = replace(program.structure, group=1), busiest
         if alike not in self._rooms:
             reason = infeasible(program, self.machine, self.margin)
             limits = touching(program, self.machine, self.margin, reason)

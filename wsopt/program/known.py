@@ -1,0 +1,65 @@
+"""What is known of a loop, found once for all tile programs that have it.
+
+A search asks thousands of programs, most of which have the loop of another one: epilogues differ, the order of tiles,
+how many a block takes. What depends on the loop alone need not be found again for each.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from wsopt.entries import extended
+
+if TYPE_CHECKING:
+    from wsopt.program.program import TileProgram
+
+
+class _HasLoop(Protocol):
+    @property
+    def known(self) -> dict[Any, Any]: ...
+
+
+Program = TypeVar("Program", bound=_HasLoop)
+Rest = ParamSpec("Rest")
+Fact = TypeVar("Fact")
+
+FACTS: list[Callable[..., Any]] = []
+"""The functions whose results are kept; tests hold that each gives the same where nothing is known."""
+
+
+def of_loop(
+    function: Callable[Concatenate[Program, Rest], Fact],
+) -> Callable[Concatenate[Program, Rest], Fact]:
+    """A function of a tile program that keeps its results by loop. It may read nothing of the program but its
+    operations, dependences, rings and values, consumers, K-blocks an iteration, conditions and lifted limits; its
+    further arguments have to be hashable, and nobody may change what it returns.
+    """
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    @functools.wraps(function)
+    def kept(program: Program, /, *rest: Rest.args, **named: Rest.kwargs) -> Fact:
+        known, key = program.known, (name, rest, *named.items())
+        if key not in known:
+            known[key] = function(program, *rest, **named)
+        found: Fact = known[key]
+        return found
+
+    FACTS.append(kept)
+    return kept
+
+
+def known_of(program: TileProgram) -> dict[Any, Any]:
+    """What is known of a program's loop: the same object for equal loops, at first empty. Entries that were added to
+    tables may change what there is to know, so that meanwhile each program has its own.
+    """
+    if extended():
+        return {}
+    p, s = program, program.structure
+    return _known(p.ops, p.edges, p.rings, p.values, s.consumers, s.copies, p.conditions, p.lifted)
+
+
+@functools.lru_cache(maxsize=1024)
+def _known(*loop: Any) -> dict[Any, Any]:
+    return {}
