@@ -57,27 +57,35 @@ def releases(program: TileProgram, product: OpId) -> list[TileOp]:
     return [op for op in program.ops if op.id in found]
 
 
-@of_loop
 def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int:
     """Cycles from the first load of a slot to its return, at least: copy, product or arithmetic, release."""
+    return _lifetime(program, machine, plan.loads)
+
+
+@of_loop
+def _lifetime(program: TileProgram, machine: Machine, loads: tuple[OpId, ...]) -> int:
     lifetimes, ops = [0], {op.id: op for op in program.ops}
     handover = math.ceil(machine.latency.mbarrier_wake)
     for edge in program.edges:
-        if edge.source in plan.loads:
+        if edge.source in loads:
             source, target = ops[edge.source], ops[edge.target]
             before = source.latency + handover + target.latency
             lifetimes += [before + back.issue + back.latency for back in releases(program, target.id)]
     return max(lifetimes)
 
 
-@of_loop
 def products_of_others(program: TileProgram, plan: RingPlan) -> int:
     """Cycles for which the tensor core works for other consumers on a slot that one has read.
 
     All consumers read a slot, and their products follow one another. Of two slots the next one is filled meanwhile;
     an only one goes back behind the last.
     """
-    held: dict[OpId, list[int]] = {load: [] for load in plan.loads}
+    return _of_others(program, plan.loads)
+
+
+@of_loop
+def _of_others(program: TileProgram, loads: tuple[OpId, ...]) -> int:
+    held: dict[OpId, list[int]] = {load: [] for load in loads}
     for edge in program.edges:
         if edge.source in held and edge.target.kind is OpKind.MMA:
             held[edge.source].append(program.op(edge.target).busy)

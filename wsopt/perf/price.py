@@ -89,8 +89,6 @@ def _in_order(program: TileProgram, s: Structure, grid: TileGrid, machine: Machi
     assert program.demand is not None, "a loop of products asks for something"
     demand = with_gpc(program.demand, program, grid, machine)
     clock = steady_loop(demand, machine, ring_slots(program, machine)).clock_mhz
-    copies = {op.counts for op in program.ops if isinstance(op.counts, Copy)}
-    prices = {counts: copy_cost(counts, machine, clock) for counts in copies}
     return replace(
         program,
         structure=s,
@@ -98,10 +96,15 @@ def _in_order(program: TileProgram, s: Structure, grid: TileGrid, machine: Machi
         dram_bytes=dram_bytes(program, grid, machine),
         demand=demand,
         last_demand=last_demand(program, grid, demand, machine),
-        ops=tuple(
-            _priced(op, prices[op.counts]) if isinstance(op.counts, Copy) else op for op in program.ops
-        ),
+        ops=_at_clock(program, machine, clock),
     )
+
+
+def _at_clock(program: TileProgram, machine: Machine, clock_mhz: float) -> tuple[TileOp, ...]:
+    """The operations of a loop whose copies are priced at a clock."""
+    copies = {op.counts for op in program.ops if isinstance(op.counts, Copy)}
+    prices = {counts: copy_cost(counts, machine, clock_mhz) for counts in copies}
+    return tuple(_priced(op, prices[op.counts]) if isinstance(op.counts, Copy) else op for op in program.ops)
 
 
 def _fetched(ops: tuple[TileOp, ...], cycles: int) -> tuple[TileOp, ...]:

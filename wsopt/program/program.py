@@ -19,7 +19,7 @@ from wsopt.program.facts import Counts, Member, Promotion, Shares, TileGrid, Who
 from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
-from wsopt.program.known import known_of, of_loop
+from wsopt.program.known import known_of_loop, of_loop
 from wsopt.program.lazy import Lazy
 from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
@@ -340,10 +340,15 @@ class TileProgram:
 
     @property
     def known(self) -> dict[Any, Any]:
-        """What is known of its loop (`known.py`)."""
+        """What is known of it alone (`known.py`)."""
+        return self._by_key
+
+    @property
+    def known_of_loop(self) -> dict[Any, Any]:
+        """What is known of its loop, and so of all programs with the same one."""
         found: dict[Any, Any] | None = self._by_key.get(_LOOP)
         if found is None:
-            found = self._by_key[_LOOP] = known_of(self)
+            found = self._by_key[_LOOP] = known_of_loop(self)
         return found
 
     @property

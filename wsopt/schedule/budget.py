@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Copy, Release
 from wsopt.program.ids import OpId
-from wsopt.program.known import of_loop
+from wsopt.program.known import of_loop, of_program
 from wsopt.program.limits import MOST_SLOTS, Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
 from wsopt.program.types import Structure
@@ -279,6 +279,7 @@ def k_block_registers(program: TileProgram) -> int:
     return max((tile.registers for tile in program.live), default=0)
 
 
+@of_program
 def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     """Every choice of epilogue buffers: up to four for staging, a power of two up to a subtile each for inputs.
 
@@ -332,6 +333,7 @@ def without_store_warps(program: TileProgram) -> Limit | None:
     return next((limit for limit, there in holds if there and limit not in program.lifted), None)
 
 
+@of_program
 def least_buffers(program: TileProgram) -> EpilogueBuffers:
     """The choice that takes the fewest bytes."""
     return min(buffer_options(program), key=lambda option: (buffer_bytes(program, option), option))

@@ -74,15 +74,15 @@ def promotion(program: TileProgram) -> int:
     return max(passes, default=0)
 
 
-def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
+def max_depth(program: TileProgram, machine: Machine, ring: int = 0, most: int = 0) -> int:
     """The deepest ring that shared memory allows beside the fewest buffers, one slot of every other ring among
-    them, and the emitter; 0 if not one slot fits.
+    them, and the emitter, or if not the emitter `most` slots; 0 if not one slot fits.
     """
     least = budget.least_buffers(program)
     slots = [int(number != ring) for number in range(len(program.rings))]
     empty = memory.shared_memory(program, slots, least)
     slot = memory.shared_memory(program, 1, least) - empty
-    most = program.conditions.slots_of(program.rings[ring].name) or budget.most_slots(program)
+    most = program.conditions.slots_of(program.rings[ring].name) or most or budget.most_slots(program)
     return max(0, min(most, (machine.shared_memory_per_block_bytes - empty) // slot))
 
 
