@@ -55,6 +55,7 @@ def whole_of(region: Region) -> Whole:
     )
 
 
+@functools.lru_cache(maxsize=16)
 def _spared_bytes(region: Region) -> int:
     """Bytes of streamed tensors that loops are taken not to reach."""
     return round((1 - mean_share(region)) * sum(view.nbytes for view in region.streams))
@@ -70,6 +71,7 @@ def grid_of(region: Region, s: Structure) -> TileGrid:
     return TileGrid(batch, rows, columns, s.tile_rows, s.columns, group, s.splits, segments, s.blocks)
 
 
+@functools.lru_cache(maxsize=16)
 def bounds_of(region: Region) -> Bounds:
     """Bounds on a region's streamed axis."""
     extents = region.extent(Role.ROW), region.extent(Role.STREAM)
@@ -80,8 +82,14 @@ def bounds_of(region: Region) -> Bounds:
 
 def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:
     """The epilogue; empty where the loop stores tiles itself."""
-    in_loop = not (region.contractions or region.running)
     sums = (v for v in loop.values if (v.space, v.id.kind, v.consumer) == (Space.TENSOR, ValueKind.SUM, 0))
+    once = _epilogue_of.__wrapped__ if extended() else _epilogue_of
+    return once(region, sum(value.nbytes for value in sums), grid.segments / grid.row_tiles)
+
+
+@functools.lru_cache(maxsize=64)
+def _epilogue_of(region: Region, sum_bytes: int, ragged: float) -> Epilogue:
+    in_loop = not (region.contractions or region.running)
     return Epilogue(
         items=region.ending
         if in_loop
@@ -97,8 +105,8 @@ def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:
         + InstructionMix({"convert": 0.5 * len(region.full_sources)}),
         late=region.chained
         and any(source.spans != FULL and source.name not in region.choosing for source in region.sources),
-        sum_bytes=sum(value.nbytes for value in sums),
-        ragged=grid.segments / grid.row_tiles,
+        sum_bytes=sum_bytes,
+        ragged=ragged,
     )
 
 
@@ -256,6 +264,7 @@ def _over_rows_bytes(region: Region, s: Structure, machine: Machine) -> int:
     return apart * s.columns * DType.F32.bits // 8 if apart > 1 else 0
 
 
+@functools.lru_cache(maxsize=16)
 def _read_by_items(region: Region) -> tuple[Source, ...]:
     """The sources that arithmetic of the loop reads K-block by K-block: not the factors of partial sums."""
     return tuple(source for source in region.streamed_sources if source not in region.factor_sources)

@@ -6,7 +6,7 @@ import heapq
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from wsopt.checker import verify
@@ -30,7 +30,7 @@ from wsopt.solve.limits import left_out, touching
 from wsopt.solve.margin import learned
 from wsopt.solve.optimum import Outcome, Solved, solve
 from wsopt.solve.outside import outside_of
-from wsopt.solve.worker import check
+from wsopt.solve.worker import check, uncollected
 from wsopt.targets import Operands
 
 DEFAULT_MARGIN = learned().registers
@@ -115,7 +115,11 @@ class Search:
 
     def _candidates(self) -> list[Candidate]:
         """All structures that no budget rules out, best bound first; ties in the structures' own order."""
-        found = []
+        with uncollected():
+            return sorted(self._bounded(), key=_preference)
+
+    def _bounded(self) -> Iterator[Candidate]:
+        """The same in the structures' own order."""
         every = list(filter(self.conditions.admit, structures(self.region, self.machine)))
         for structure in every:
             self.bounding(self.considered, len(every))
@@ -138,8 +142,7 @@ class Search:
                 self._count(structure, reason)
             else:
                 self.first_bounds[structure] = look.bound_us
-                found.append(Candidate(structure, program, look.bound_us))
-        return sorted(found, key=_preference)
+                yield Candidate(structure, program, look.bound_us)
 
     def _looked(self, program: TileProgram) -> Look:
         """What bounds say of a program, whatever the compiler makes of it.
