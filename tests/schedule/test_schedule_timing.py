@@ -12,8 +12,9 @@ from schedule_examples import Example, attention, region, structure
 from wsopt.machine import Machine
 from wsopt.perf import paths, timing
 from wsopt.perf.costs import load_cycles, mma_cycles
+from wsopt.perf.demand import k_block_demand
 from wsopt.perf.epilogue import Epilogues, Refill, epilogue_cycles, epilogues, refill
-from wsopt.perf.price import k_block_demand, lower
+from wsopt.perf.price import lower
 from wsopt.perf.stores import tile_stores
 from wsopt.program.facts import Copy, Product
 from wsopt.program.ids import ValueId, ValueKind

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from wsopt.machine.types import Machine
 from wsopt.program.ids import OpId, OpKind, ValueKind
@@ -18,22 +19,22 @@ from wsopt.schedule.budget import issuers, takes_time
 
 
 @of_loop
-def held_cycles(program: TileProgram) -> dict[str, int]:
+def held_cycles(program: TileProgram) -> Mapping[str, int]:
     """Cycles an iteration for which each unit is held."""
     found = Counter[str]()
     for unit, cycles in (held for op in program.loop for held in op.held):
         found[unit] += cycles
-    return {unit: found[unit] for unit in UNITS}
+    return MappingProxyType({unit: found[unit] for unit in UNITS})
 
 
 @of_loop
-def issue_cycles(program: TileProgram) -> dict[str, int]:
+def issue_cycles(program: TileProgram) -> Mapping[str, int]:
     """Cycles an iteration for which the thread of each partition is held that multiplies or computes, by its name."""
     found = Counter[str]()
     for op in (op for op in program.ops if op.apart or op.consumer is not None):
         (partition,) = issuers(program, op)
         found[partition] += op.issue * (op.apart or takes_time(program, op))
-    return dict(found)
+    return MappingProxyType(dict(found))
 
 
 def busiest(program: TileProgram, without: Unit) -> int:

@@ -54,6 +54,11 @@ def _members(program: TileProgram) -> Iterator[Member]:
     return (member for ring in program.rings if ring.copied for member in ring.members)
 
 
+def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
+    """The demand of one K-block of a block in the steady state."""
+    return with_gpc(demand_apart(program, machine), program, program.grid, machine)
+
+
 def with_gpc(apart: Demand, program: TileProgram, grid: TileGrid, machine: Machine) -> Demand:
     """A demand with what the GPC asks for."""
     return Demand(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from wsopt.machine.cost import unit_cycles
 from wsopt.machine.types import TILE_ROWS, Machine
@@ -264,14 +266,15 @@ def stored_cycles(
 @of_program
 def _staged(
     program: TileProgram, machine: Machine, contention: int, own: float
-) -> tuple[dict[str, float], dict[str, float]]:
+) -> tuple[Mapping[str, float], Mapping[str, float]]:
     """Cycles in which a subtile of each output is staged, its start included, which takes `own` of them; and in which
     its buffer is read.
     """
     s, views = program.structure, {output.name: output.view for output in program.after.tile_outputs}
     rate = machine.tma_store_bytes_per_cycle / contention
     stage = {name: staging_cycles(view, s, machine, contention) + own for name, view in views.items()}
-    return stage, {name: kind_bytes(kind(view), s) / rate for name, view in views.items()}
+    drain = {name: kind_bytes(kind(view), s) / rate for name, view in views.items()}
+    return MappingProxyType(stage), MappingProxyType(drain)
 
 
 @dataclass(frozen=True, slots=True)

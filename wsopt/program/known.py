@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from wsopt.entries import extended
-
-if TYPE_CHECKING:
-    from wsopt.program.program import TileProgram
 
 
 class _Known(Protocol):
@@ -67,14 +64,11 @@ def _kept(
     return kept
 
 
-def known_of_loop(program: TileProgram) -> dict[Any, Any]:
-    """What is known of a program's loop: the same object for equal loops, at first empty. Entries that were added to
-    tables may change what there is to know, so that meanwhile each program has its own.
+def known_of(*loop: Any) -> dict[Any, Any]:
+    """What is known of the loop that these values make up: the same object for equal ones, at first empty. Entries
+    that were added to tables may change what there is to know, so that meanwhile each program has its own.
     """
-    if extended():
-        return {}
-    p, s = program, program.structure
-    return _known(p.ops, p.edges, p.rings, p.values, s.consumers, s.copies, p.conditions, p.lifted)
+    return {} if extended() else _known(*loop)
 
 
 @functools.lru_cache(maxsize=1024)

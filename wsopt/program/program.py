@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from wsopt.graph.types import DType
@@ -19,7 +20,7 @@ from wsopt.program.facts import Counts, Member, Promotion, Shares, TileGrid, Who
 from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
-from wsopt.program.known import known_of_loop, of_loop
+from wsopt.program.known import known_of, of_loop
 from wsopt.program.lazy import Lazy
 from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
@@ -348,7 +349,9 @@ class TileProgram:
         """What is known of its loop, and so of all programs with the same one."""
         found: dict[Any, Any] | None = self._by_key.get(_LOOP)
         if found is None:
-            found = self._by_key[_LOOP] = known_of_loop(self)
+            s = self.structure
+            loop = self.ops, self.edges, self.rings, self.values, s.consumers, s.copies
+            found = self._by_key[_LOOP] = known_of(*loop, self.conditions, self.lifted)
         return found
 
     @property
@@ -363,10 +366,11 @@ class TileProgram:
 
     @property
     @of_loop
-    def by_consumer(self) -> dict[int, tuple[TileOp, ...]]:
+    def by_consumer(self) -> Mapping[int, tuple[TileOp, ...]]:
         """The operations of each consumer."""
         consumers = dict.fromkeys(op.consumer for op in self.ops if op.consumer is not None)
-        return {one: tuple(op for op in self.ops if op.consumer == one) for one in consumers}
+        own = {one: tuple(op for op in self.ops if op.consumer == one) for one in consumers}
+        return MappingProxyType(own)
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -7,7 +7,8 @@ The emitter allocates exactly these buffers, so a kernel that needs more than th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Copy, Release
@@ -194,7 +195,7 @@ def crosses(program: TileProgram, edge: Edge) -> bool:
 
 
 @of_loop
-def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
+def holders(program: TileProgram) -> Mapping[str, tuple[tuple[TileOp, int], ...]]:
     """The operations that hold each unit, and that hold or may hold each partition's thread, one at a time, with the
     cycles that each does.
 
@@ -205,7 +206,7 @@ def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
         threads = ((partition, op.issue) for partition in issuers(program, op) if takes_time(program, op))
         for name, cycles in (*op.held, *threads):
             found.setdefault(name, []).append((op, cycles))
-    return found
+    return MappingProxyType({name: tuple(held) for name, held in found.items()})
 
 
 def takes_time(program: TileProgram, op: TileOp) -> bool:

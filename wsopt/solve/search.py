@@ -125,15 +125,7 @@ class Search:
             self.bounding(self.considered, len(every))
             self.considered += 1
             check()
-            if structure not in self.programs:
-                program = lower(self.region, structure, self.machine)
-                if self.conditions:
-                    program = replace(program, conditions=self.conditions)
-                self.programs[structure] = program
-            program = self.programs[structure]
-            look = self.looks.get(structure)
-            if look is None:
-                look = self.looks[structure] = self._looked(program)
+            look, program = self.look(structure), self.programs[structure]
             self.limits.update(look.limits)
             reason = look.ruled_out
             if structure in self.rejected or (self.spilled and live_set(program) in self.spilled):
@@ -143,6 +135,17 @@ class Search:
             else:
                 self.first_bounds[structure] = look.bound_us
                 yield Candidate(structure, program, look.bound_us)
+
+    def look(self, structure: Structure) -> Look:
+        """What bounds alone say of a structure; its program is kept."""
+        if structure not in self.programs:
+            program = lower(self.region, structure, self.machine)
+            if self.conditions:
+                program = replace(program, conditions=self.conditions)
+            self.programs[structure] = program
+        if structure not in self.looks:
+            self.looks[structure] = self._looked(self.programs[structure])
+        return self.looks[structure]
 
     def _looked(self, program: TileProgram) -> Look:
         """What bounds say of a program, whatever the compiler makes of it.
