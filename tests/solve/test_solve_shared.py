@@ -13,10 +13,14 @@ from solve_shared import CASES, bounded, region_of, structures_of
 from wsopt.lowering import loop
 from wsopt.lowering import lower as lowering
 from wsopt.machine import Machine, load_machine
+from wsopt.perf.contention import issue_cycles
+from wsopt.perf.epilogue import epilogues
 from wsopt.perf.price import lower
 from wsopt.program import known
 from wsopt.program.known import FACTS, of_loop, of_program
-from wsopt.program.program import TileProgram
+from wsopt.program.program import OpKind, TileProgram
+from wsopt.program.types import Sharing
+from wsopt.schedule.budget import buffer_options
 from wsopt.solve.bound import infeasible, lower_bound_us
 from wsopt.solve.limits import touching
 from wsopt.solve.search import DEFAULT_MARGIN
@@ -83,6 +87,28 @@ def test_structures_that_cut_rows_alike_have_the_same_work(case: str) -> None:
         tiles = lowering.grid_of(region, s).tiles
         own = lowering._work_of.__wrapped__(region, s, machine, tiles)
         assert lowering._work(region, s, machine, tiles) == own, s.describe()
+
+
+def copied_for(program: TileProgram, cycles: int) -> TileProgram:
+    """A program whose products take no time, and whose copies of an iteration hold the path for so many cycles."""
+    first = program.of(OpKind.TMA_LOAD)[0]
+    busy = {op.id: cycles if op is first else 0 for op in program.ops}
+    assert program.demand is not None
+    ops = tuple(replace(op, busy=busy[op.id]) for op in program.ops)
+    return replace(program, ops=ops, demand=replace(program.demand, tensor=1))
+
+
+def test_of_copies_an_epilogue_asks_how_long_they_are_the_busiest(h200: Machine) -> None:
+    case = "product that reads a tile"
+    one = next(s for s in structures_of(case) if s.sharing is Sharing.COOPERATIVE and s.group == 1)
+    program = replace(lower(region_of(case), one, h200), k_iterations=1)
+    thread = max(issue_cycles(program).values())
+    shorter, equal, longer = (copied_for(program, cycles) for cycles in (thread // 2, thread, thread + 8))
+    differing = 0
+    for buffers in buffer_options(program):
+        assert epilogues(shorter, h200, buffers) == epilogues(equal, h200, buffers)
+        differing += epilogues(equal, h200, buffers) != epilogues(longer, h200, buffers)
+    assert differing
 
 
 # --- a fault is found -----------------------------------------------------------------------------------
