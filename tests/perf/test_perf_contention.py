@@ -119,7 +119,7 @@ def test_more_consumers_hold_units_longer_and_threads_as_long(card: Machine) -> 
     one = held_cycles(programs[0])
     issue = sum(op.issue for op in programs[0].loop if op.consumer == 0)
     for consumers, program in enumerate(programs, start=1):
-        held = held_cycles(program)
+        held = dict(held_cycles(program))
         # Copies are of no consumer, and all of them read the same.
         assert held == {u: c if u is Unit.TMA else consumers * c for u, c in one.items()}
         # With several, each product's end is waited for by the next consumer's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args
 
@@ -12,9 +13,10 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
 from wsopt.lowering.phases import element_mix
 from wsopt.machine import InstructionMix, Machine
-from wsopt.perf import costs, price
+from wsopt.perf import costs, demand
 from wsopt.perf.price import lower
-from wsopt.program.facts import Arithmetic, Copy, Counts, Product, RowReduction, Store
+from wsopt.program.facts import Arithmetic, Copy, Counts, Product, RowReduction, Store, TileGrid
+from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import FULL
 
@@ -66,6 +68,13 @@ def test_a_lone_warp_hides_little_of_one_pipe_behind_another(h200: Machine) -> N
     assert lone == pytest.approx((each[0] ** 2 + each[1] ** 2 + issued**2) ** 0.5, abs=1)
 
 
+def in_order(
+    counted: Callable[[TileProgram, TileGrid, Machine], int], program: TileProgram, card: Machine
+) -> int:
+    """What is counted of a program in the order of its own grid."""
+    return counted(program, program.grid, card)
+
+
 def product_of(dtype: DType, s: Structure) -> Product:
     """A product of one consumer's rows, all columns, one K-block."""
     return Product(s.rows, s.columns, s.depth, dtype, s.consumer_warps)
@@ -112,22 +121,28 @@ def test_rows_of_a_box_touch_whole_lines(card: Machine) -> None:
 def test_few_columns_of_tiles_are_taken_together(card: Machine) -> None:
     region = plain(8192, 1024, 1024)
     # Eight columns of tiles: 100 SMs are in three groups of four rows at once.
-    assert price.rows_at_once(lower(region, CUT, card), card) == 12
-    assert price.rows_at_once(lower(region, replace(CUT, group=16), card), card) == 16
+    assert demand.rows_at_once(lower(region, CUT, card).grid, card) == 12
+    assert demand.rows_at_once(lower(region, replace(CUT, group=16), card).grid, card) == 16
 
 
 def test_operands_that_l2_keeps_are_read_once(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
-    assert price.dram_bytes(lower(region, CUT, card), card) == region.compulsory_bytes == (8 + 8 + 32) * MIB
+    assert (
+        in_order(demand.dram_bytes, lower(region, CUT, card), card)
+        == region.compulsory_bytes
+        == (8 + 8 + 32) * MIB
+    )
 
 
 def test_operands_that_l2_loses_are_read_for_every_group(card: Machine) -> None:
     region = plain(4096, 8192, 4096)
     # w of 64 MiB is more than half of L2; x of 32 MiB is not. 32 tiles of rows in groups of 4 are 8 groups.
     assert region.compulsory_bytes == (32 + 64 + 64) * MIB
-    assert price.dram_bytes(lower(region, CUT, card), card) == region.compulsory_bytes + 7 * 64 * MIB
     assert (
-        price.dram_bytes(lower(region, replace(CUT, group=16), card), card)
+        in_order(demand.dram_bytes, lower(region, CUT, card), card) == region.compulsory_bytes + 7 * 64 * MIB
+    )
+    assert (
+        in_order(demand.dram_bytes, lower(region, replace(CUT, group=16), card), card)
         == region.compulsory_bytes + 64 * MIB
     )
 
@@ -136,8 +151,8 @@ def test_neighbours_share_what_they_read(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
     x, w = 128 * 64 * 2, 128 * 64 * 2
     # 16 SMs take 4 tiles high and 4 wide: each row and each column of tiles is read once by all.
-    assert price.gpc_bytes(lower(region, CUT, card), card) == (4 * x + 4 * w) // 16
-    assert price.gpc_bytes(lower(region, replace(CUT, group=1), card), card) == (x + 16 * w) // 16
+    assert in_order(demand.gpc_bytes, lower(region, CUT, card), card) == (4 * x + 4 * w) // 16
+    assert in_order(demand.gpc_bytes, lower(region, replace(CUT, group=1), card), card) == (x + 16 * w) // 16
 
 
 def test_the_epilogue_counts_what_spans_the_tile(card: Machine) -> None:

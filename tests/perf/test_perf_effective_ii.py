@@ -15,8 +15,9 @@ from wsopt.frontend.types import Region
 from wsopt.machine import Machine
 from wsopt.perf import costs
 from wsopt.perf.contention import contended_interval, held_cycles
+from wsopt.perf.demand import ring_slots
 from wsopt.perf.effective_ii import effective_ii, path_cycles, steady_loop
-from wsopt.perf.price import lower, ring_slots
+from wsopt.perf.price import lower
 from wsopt.perf.timing import fixed_parts
 from wsopt.program.facts import Copy
 from wsopt.program.program import Demand, TileProgram

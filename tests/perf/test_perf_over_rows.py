@@ -9,8 +9,9 @@ from emit_builds import h200
 from tile_graphs import region_of
 
 from wsopt.perf.over_rows import end_cycles, left_bytes, parts_of
+from wsopt.perf.paths import waves_of
 from wsopt.perf.price import lower
-from wsopt.perf.timing import fixed_parts, waves_of
+from wsopt.perf.timing import fixed_parts
 from wsopt.program.over_rows import bundle_parts, parts_together
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure

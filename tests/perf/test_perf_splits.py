@@ -12,6 +12,7 @@ from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.machine import Machine
 from wsopt.perf.epilogue import epilogues
+from wsopt.perf.paths import memory_floors_us
 from wsopt.perf.price import lower
 from wsopt.perf.splits import (
     SplitCost,
@@ -21,7 +22,7 @@ from wsopt.perf.splits import (
     split_cost,
     workspace_bytes,
 )
-from wsopt.perf.timing import fixed_parts, memory_floors_us
+from wsopt.perf.timing import fixed_parts
 from wsopt.program.facts import Shares
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure

@@ -10,10 +10,11 @@ import pytest
 from schedule_examples import Example, attention, region, structure
 
 from wsopt.machine import Machine
-from wsopt.perf import timing
+from wsopt.perf import paths, timing
 from wsopt.perf.costs import load_cycles, mma_cycles
+from wsopt.perf.demand import k_block_demand
 from wsopt.perf.epilogue import Epilogues, Refill, epilogue_cycles, epilogues, refill
-from wsopt.perf.price import k_block_demand, lower
+from wsopt.perf.price import lower
 from wsopt.perf.stores import tile_stores
 from wsopt.program.facts import Copy, Product
 from wsopt.program.ids import ValueId, ValueKind
@@ -417,13 +418,13 @@ def test_reads_are_faster_than_copies(card: Machine) -> None:
     slow = replace(card, dram_sustained_bandwidth=1e11, dram_read_bandwidth=1.6e11)
     assert slow.memory_seconds(1e9, 1e9) == pytest.approx(2e9 / 1e11)
     assert slow.memory_seconds(1e9, 0) == pytest.approx(1e9 / 1.6e11)
-    mostly_read = timing.memory_us(toy(slow), 12 * 2**20, slow)  # 8 of 12 MiB are written
+    mostly_read = paths.memory_us(toy(slow), 12 * 2**20, slow)  # 8 of 12 MiB are written
     assert mostly_read == pytest.approx(slow.memory_seconds(4 * 2**20, 8 * 2**20) * 1e6)
 
 
 def test_rows_beyond_the_end_and_short_pieces_slow_device_memory(card: Machine) -> None:
     program, latency = toy(card), card.latency
-    waves, alone = 3, timing.memory_floors_us(toy(card), card)[0]
+    waves, alone = 3, paths.memory_floors_us(toy(card), card)[0]
 
     def with_copies(**changed: float) -> TileProgram:
         ops = (
@@ -434,7 +435,7 @@ def test_rows_beyond_the_end_and_short_pieces_slow_device_memory(card: Machine) 
 
     copies = [op.counts for op in program.ops if isinstance(op.counts, Copy)]
     pieces = sum(math.ceil(copy.row_bytes / 128) for copy in copies)
-    late = timing.memory_floors_us(with_copies(outside=10.0), card)[0] - alone
+    late = paths.memory_floors_us(with_copies(outside=10.0), card)[0] - alone
     cycles = waves * program.k_iterations * 10 * pieces * card.tma_outside_cycles
     assert copies
     assert late == pytest.approx(card.seconds(cycles) * 1e6, rel=0.05)

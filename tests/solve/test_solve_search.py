@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections import Counter
@@ -42,10 +43,16 @@ def quick(s: Structure) -> bool:
     return s.copies == 1 and s.depth <= 64 and s.tile_rows <= 192 and s.columns <= 128
 
 
+@functools.cache
+def fitting(of: Region, machine: Machine) -> tuple[TileProgram, ...]:
+    """The tile programs of one order of tiles that no budget rules out."""
+    cut = (lower(of, s, machine) for s in structures(of, machine) if s.group == 4 and quick(s))
+    return tuple(program for program in cut if not infeasible(program, machine, MARGIN))
+
+
 def sample(of: Region, machine: Machine, count: int, seed: int) -> list[TileProgram]:
-    """Some of the tile programs that no budget rules out."""
-    cut = [lower(of, s, machine) for s in structures(of, machine) if s.group == 4 and quick(s)]
-    return random.Random(seed).sample([p for p in cut if not infeasible(p, machine, MARGIN)], count)
+    """Some of them."""
+    return random.Random(seed).sample(fitting(of, machine), count)
 
 
 @pytest.mark.parametrize("name", REGIONS)

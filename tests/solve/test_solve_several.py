@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
+from wsopt.program.types import Structure
 from wsopt.schedule.types import Schedule
 from wsopt.solve import orders, search
 from wsopt.solve.bound import infeasible
@@ -86,14 +88,19 @@ def test_a_schedule_moved_without_passing_is_no_other_one(h200: Machine) -> None
         assert cp_model.CpSolver().solve(m.cp) == outcome
 
 
+@functools.cache
+def fitting(of: Region, machine: Machine) -> tuple[Structure, ...]:
+    """Structures whose models are solved in a blink, and that no budget rules out."""
+    every = structures(of, machine)
+    small = [s for s in every if s.copies == 1 and s.depth <= 64 and s.tile_rows <= 192 and s.columns <= 128]
+    return tuple(s for s in small if not infeasible(lower(of, s, machine), machine, MARGIN))
+
+
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch, h200: Machine, request: pytest.FixtureRequest) -> Region:
     """A region of which the search sees a few structures."""
     found: Region = REGIONS[request.param]
-    every = structures(found, h200)
-    small = [s for s in every if s.copies == 1 and s.depth <= 64 and s.tile_rows <= 192 and s.columns <= 128]
-    fits = [s for s in small if not infeasible(lower(found, s, h200), h200, MARGIN)]
-    chosen = tuple(random.Random(3).sample(fits, 9))
+    chosen = tuple(random.Random(3).sample(fitting(found, h200), 9))
     monkeypatch.setattr(search, "structures", lambda *_: iter(chosen))
     return found
 

@@ -11,12 +11,12 @@ from wsopt.entries import extended
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
 from wsopt.graph.types import DType
-from wsopt.lowering.cut import Cut, cut
+from wsopt.lowering.cut import Cut
 from wsopt.lowering.equal_shares import of_products, shares_of
+from wsopt.lowering.loop import loop_of
 from wsopt.lowering.phases import element_mix, lane_sums, lazy_rows
 from wsopt.lowering.row_steps import behind_rows, fetched_again, kept_in_l2, row_sums
 from wsopt.lowering.spread import mean_share, shares
-from wsopt.lowering.steps import steps_of
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Shares, TileGrid, Whole
@@ -26,7 +26,7 @@ from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k
 from wsopt.program.row_layout import tile_layout
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasterization_order, tiles_together
 from wsopt.program.types import Space, Structure, column_role, row_role
-from wsopt.targets import Sums, target_of
+from wsopt.targets import Operands, Sums, target_of
 from wsopt.tensors.views import FULL, Reduction, Role, Source, reduces_row
 
 Cuttable = Region
@@ -55,6 +55,7 @@ def whole_of(region: Region) -> Whole:
     )
 
 
+@functools.lru_cache(maxsize=16)
 def _spared_bytes(region: Region) -> int:
     """Bytes of streamed tensors that loops are taken not to reach."""
     return round((1 - mean_share(region)) * sum(view.nbytes for view in region.streams))
@@ -70,6 +71,7 @@ def grid_of(region: Region, s: Structure) -> TileGrid:
     return TileGrid(batch, rows, columns, s.tile_rows, s.columns, group, s.splits, segments, s.blocks)
 
 
+@functools.lru_cache(maxsize=16)
 def bounds_of(region: Region) -> Bounds:
     """Bounds on a region's streamed axis."""
     extents = region.extent(Role.ROW), region.extent(Role.STREAM)
@@ -80,8 +82,14 @@ def bounds_of(region: Region) -> Bounds:
 
 def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:
     """The epilogue; empty where the loop stores tiles itself."""
-    in_loop = not (region.contractions or region.running)
     sums = (v for v in loop.values if (v.space, v.id.kind, v.consumer) == (Space.TENSOR, ValueKind.SUM, 0))
+    once = _epilogue_of.__wrapped__ if extended() else _epilogue_of
+    return once(region, sum(value.nbytes for value in sums), grid.segments / grid.row_tiles)
+
+
+@functools.lru_cache(maxsize=64)
+def _epilogue_of(region: Region, sum_bytes: int, ragged: float) -> Epilogue:
+    in_loop = not (region.contractions or region.running)
     return Epilogue(
         items=region.ending
         if in_loop
@@ -97,12 +105,22 @@ def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:
         + InstructionMix({"convert": 0.5 * len(region.full_sources)}),
         late=region.chained
         and any(source.spans != FULL and source.name not in region.choosing for source in region.sources),
-        sum_bytes=sum(value.nbytes for value in sums),
-        ragged=grid.segments / grid.row_tiles,
+        sum_bytes=sum_bytes,
+        ragged=ragged,
     )
 
 
 def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> tuple[Work, Shares | None]:
+    """The work of the SM that gets the most, found once for all structures that cut rows and K-blocks alike."""
+    plain = replace(
+        s, group=1, subtiles=1, exp2_eighths=0, operands=Operands.REGISTERS, corrections=0, lazy=False
+    )
+    once = _work_of.__wrapped__ if extended() else _work_of
+    return once(region, plain, machine, tiles)
+
+
+@functools.lru_cache(maxsize=256)
+def _work_of(region: Region, s: Structure, machine: Machine, tiles: int) -> tuple[Work, Shares | None]:
     """Tiles and K-iterations of the SM that gets the most: the launcher's order for persistent blocks, which knows no
     run-time scalars, else the order of tile numbers; parts of tiles go to every block in turn, or are equal shares.
 
@@ -116,11 +134,15 @@ def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> tuple[W
     registers = target_of(machine).sums is Sums.REGISTERS
     own = numbered(list(own_k_iterations(bounds, s)), from_last) if registers else counts
 
+    @functools.cache
+    def of_part(share: float, row: int, number: int) -> float:
+        k_blocks = round(counts[row] * share)
+        part = (number + 1) * k_blocks // s.splits - number * k_blocks // s.splits
+        return part * own[row] / counts[row] if counts[row] else 0.0
+
     def k_iterations(part: int) -> float:
         outer, row = divmod(part // s.splits, len(counts))
-        k_blocks, number = round(counts[row] * varied[outer % len(varied)]), part % s.splits
-        share = (number + 1) * k_blocks // s.splits - number * k_blocks // s.splits
-        return share * own[row] / counts[row] if counts[row] else 0.0
+        return of_part(varied[outer % len(varied)], row, part % s.splits)
 
     parts = tiles * s.splits
     blocks = min(machine.sm_count, parts)
@@ -186,8 +208,8 @@ def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
 def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """The same without a rasterization order, of which the grid alone depends, or what the assembler is asked."""
     grid = grid_of(region, s)
-    rings, steps, held = steps_of(region, s, machine, grid.tiles)
-    loop = cut(rings, steps, s)
+    shared_loop = loop_of(region, s, machine, grid.tiles)
+    loop, held = shared_loop.cut, shared_loop.held
     after, whole = _epilogue(region, loop, grid), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
@@ -244,6 +266,7 @@ def _over_rows_bytes(region: Region, s: Structure, machine: Machine) -> int:
     return apart * s.columns * DType.F32.bits // 8 if apart > 1 else 0
 
 
+@functools.lru_cache(maxsize=16)
 def _read_by_items(region: Region) -> tuple[Source, ...]:
     """The sources that arithmetic of the loop reads K-block by K-block: not the factors of partial sums."""
     return tuple(source for source in region.streamed_sources if source not in region.factor_sources)

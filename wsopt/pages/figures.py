@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wsopt.checker import life
-from wsopt.perf.timing import memory_us
+from wsopt.perf.paths import memory_us
 from wsopt.report.facts import (
     ii_limits,
     kernel_limits,

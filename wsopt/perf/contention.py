@@ -7,30 +7,34 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from wsopt.machine.types import Machine
 from wsopt.program.ids import OpId, OpKind, ValueKind
+from wsopt.program.known import of_loop
 from wsopt.program.program import ARITHMETIC, RingPlan, TileOp, TileProgram, Unit
 from wsopt.program.units import UNITS
 from wsopt.schedule.budget import issuers, takes_time
 
 
-def held_cycles(program: TileProgram) -> dict[str, int]:
+@of_loop
+def held_cycles(program: TileProgram) -> Mapping[str, int]:
     """Cycles an iteration for which each unit is held."""
     found = Counter[str]()
     for unit, cycles in (held for op in program.loop for held in op.held):
         found[unit] += cycles
-    return {unit: found[unit] for unit in UNITS}
+    return MappingProxyType({unit: found[unit] for unit in UNITS})
 
 
-def issue_cycles(program: TileProgram) -> dict[str, int]:
+@of_loop
+def issue_cycles(program: TileProgram) -> Mapping[str, int]:
     """Cycles an iteration for which the thread of each partition is held that multiplies or computes, by its name."""
     found = Counter[str]()
     for op in (op for op in program.ops if op.apart or op.consumer is not None):
         (partition,) = issuers(program, op)
         found[partition] += op.issue * (op.apart or takes_time(program, op))
-    return dict(found)
+    return MappingProxyType(dict(found))
 
 
 def busiest(program: TileProgram, without: Unit) -> int:
@@ -56,10 +60,15 @@ def releases(program: TileProgram, product: OpId) -> list[TileOp]:
 
 def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int:
     """Cycles from the first load of a slot to its return, at least: copy, product or arithmetic, release."""
+    return _lifetime(program, machine, plan.loads)
+
+
+@of_loop
+def _lifetime(program: TileProgram, machine: Machine, loads: tuple[OpId, ...]) -> int:
     lifetimes, ops = [0], {op.id: op for op in program.ops}
     handover = math.ceil(machine.latency.mbarrier_wake)
     for edge in program.edges:
-        if edge.source in plan.loads:
+        if edge.source in loads:
             source, target = ops[edge.source], ops[edge.target]
             before = source.latency + handover + target.latency
             lifetimes += [before + back.issue + back.latency for back in releases(program, target.id)]
@@ -72,7 +81,12 @@ def products_of_others(program: TileProgram, plan: RingPlan) -> int:
     All consumers read a slot, and their products follow one another. Of two slots the next one is filled meanwhile;
     an only one goes back behind the last.
     """
-    held: dict[OpId, list[int]] = {load: [] for load in plan.loads}
+    return _of_others(program, plan.loads)
+
+
+@of_loop
+def _of_others(program: TileProgram, loads: tuple[OpId, ...]) -> int:
+    held: dict[OpId, list[int]] = {load: [] for load in loads}
     for edge in program.edges:
         if edge.source in held and edge.target.kind is OpKind.MMA:
             held[edge.source].append(program.op(edge.target).busy)
@@ -106,11 +120,16 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     over besides), and the busiest role's own thread, add up as a norm. So does the ring that is waited for the
     longest, where the loop computes values; that of products has an effective II of its own (`perf/effective_ii.py`).
     """
+    return _contended(program, machine, tuple(slots))
+
+
+@of_loop
+def _contended(program: TileProgram, machine: Machine, slots: tuple[int, ...]) -> int:
     computes, threads = program.computes_with_products, issue_cycles(program)
     apart = any(op.apart for op in program.ops)
     if not (computes or apart or program.feeds_products or program.adds_partials):
         return 0
-    held, thread = held_cycles(program), max(threads.values(), default=0)
+    held, thread = dict(held_cycles(program)), max(threads.values(), default=0)
     depths = zip(program.rings, slots, strict=True) if computes and slots else ()
     ring = max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
     in_registers = not program.values_apart  # else one warp issues all of them, one behind the other

@@ -90,6 +90,7 @@ def memory_cycles(nbytes: int, tiles: int, machine: Machine, from_l2: float = 0.
     return max(1, round(max(nbytes / share, path) / TILE_GRAIN)) * TILE_GRAIN
 
 
+@functools.lru_cache(maxsize=1024)  # every order of tiles asks for the same few copies
 def copy_lines(copy: Copy, machine: Machine) -> float:
     """Bytes of the L2 lines that a copy's box touches.
 

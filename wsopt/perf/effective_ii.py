@@ -64,19 +64,32 @@ def steady_loop(demand: Demand, machine: Machine, slots: int) -> SteadyLoop:
     """
     clock, k_block = machine.sustained_clock_mhz, 0.0
     knee = machine.copy_knee_alone if demand.alone else machine.copy_knee
+    path = path_cycles(demand, machine, clock)
     for _ in range(_CLOCK_STEPS):
-        path = path_cycles(demand, machine, clock)
-        k_block = _k_block_cycles(demand, machine, path, slots, knee)
+        k_block = _k_block_cycles(
+            demand.data, demand.tensor, demand.thread, demand.late, machine, path, slots, knee
+        )
         clock = machine.power_clock(k_block + demand.between, demand.energy)
-        if path_cycles(demand, machine, clock) == path:
+        before, path = path, path_cycles(demand, machine, clock)
+        if path == before:
             break
     return SteadyLoop(
-        clock, k_block, norm((norm((path, demand.tensor), knee), demand.thread), machine.copy_knee)
+        clock, k_block, norm((norm((before, demand.tensor), knee), demand.thread), machine.copy_knee)
     )
 
 
-def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int, knee: float) -> float:
-    """Cycles from K-block to K-block whose copies hold the way from L2 for `path` cycles.
+@functools.lru_cache(maxsize=1024)  # orders of tiles differ in energy, and few of them in cycles of the path
+def _k_block_cycles(
+    data: float,
+    tensor: float,
+    thread: float,
+    late: float,
+    machine: Machine,
+    path: int,
+    slots: int,
+    knee: float,
+) -> float:
+    """Cycles from K-block to K-block whose copies hold the way from L2 for `path` cycles; the others are a demand's.
 
     Four things bound a loop: a consumer's own thread, the way from L2, the tensor core, and the ring, whose slots
     each live as long as copy, product and return take. Copies come early and late, so a loop that two of them bound
@@ -84,20 +97,15 @@ def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int, kne
     ones come later the more of the time the path is busy.
     """
     latency = machine.latency
-    back = (
-        latency.mma_latency
-        + latency.barrier
-        + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
-        + demand.late
-    )
+    back = latency.mma_latency + latency.barrier + 2 * (latency.mbarrier_wake + latency.mbarrier_wait) + late
     first = machine.first_bytes(latency.tma_load_l2)
-    bytes_alone = demand.data / machine.tma_bytes_per_cycle
+    bytes_alone = data / machine.tma_bytes_per_cycle
 
-    cycles: float = max(path, demand.tensor, demand.thread)
+    cycles: float = max(path, tensor, thread)
     for _ in range(_EFFECTIVE_II_STEPS):
         copy = first * (1 + machine.copy_queue * path / cycles) + bytes_alone
-        ring = (copy + demand.tensor + back) / slots
-        cycles = norm((norm((path, demand.tensor, ring), knee), demand.thread), machine.copy_knee)
+        ring = (copy + tensor + back) / slots
+        cycles = norm((norm((path, tensor, ring), knee), thread), machine.copy_knee)
     return cycles
 
 

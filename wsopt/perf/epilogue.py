@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from wsopt.machine.cost import unit_cycles
 from wsopt.machine.types import TILE_ROWS, Machine
@@ -13,6 +15,7 @@ from wsopt.perf.costs import copy_issue, load_cycles
 from wsopt.perf.splits import SplitCost, split_cost
 from wsopt.perf.stores import kind, kind_bytes, tile_stores
 from wsopt.program.facts import Shares
+from wsopt.program.known import of_program
 from wsopt.program.program import Epilogue, EpilogueCost, Iteration, OpKind, TileProgram
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
@@ -230,17 +233,14 @@ def stored_cycles(
     """
     s = program.structure
     plan, contention = tile_stores(program, buffers), s.consumers if _together(program) else 1
-    views = {output.name: output.view for output in program.after.tile_outputs}
     box, held, (own, later) = machine.tma_store_box_cycles, not buffers.store_warp, _starts(machine, buffers)
-    stage = {name: staging_cycles(view, s, machine, contention) + own for name, view in views.items()}
-    rate = machine.tma_store_bytes_per_cycle / contention
-    drain = {name: kind_bytes(kind(view), s) / rate for name, view in views.items()}
+    stage, drain = _staged(program, machine, contention, own)
     before = max(0.0, cycles / s.subtiles - sum(stage.values()))
     now, read = 0.0, list[float]()
     for number, store in enumerate(plan.stores):
         waits = store.pending is not None and store.pending < len(read)
         free = read[-1 - (store.pending or 0)] + later if waits else 0.0
-        if number % len(views):
+        if number % len(stage):
             now = max(now, free) + stage[store.output]
         else:
             now = max(now + before + stage[store.output], free)
@@ -261,6 +261,20 @@ def stored_cycles(
         under += refill(program, machine, buffers).first
         now = max(now, read[-1 - plan.refill] - under * _pass_products(program))
     return max(cycles, math.ceil(now))
+
+
+@of_program
+def _staged(
+    program: TileProgram, machine: Machine, contention: int, own: float
+) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Cycles in which a subtile of each output is staged, its start included, which takes `own` of them; and in which
+    its buffer is read.
+    """
+    s, views = program.structure, {output.name: output.view for output in program.after.tile_outputs}
+    rate = machine.tma_store_bytes_per_cycle / contention
+    stage = {name: staging_cycles(view, s, machine, contention) + own for name, view in views.items()}
+    drain = {name: kind_bytes(kind(view), s) / rate for name, view in views.items()}
+    return MappingProxyType(stage), MappingProxyType(drain)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import itertools
 from dataclasses import dataclass
 
 from wsopt.graph.types import DType
+from wsopt.program.known import of_program
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.types import EpilogueBuffers
@@ -95,6 +96,7 @@ def staging_buffers(program: TileProgram, buffers: EpilogueBuffers) -> dict[Kind
     return {one: buffers.staging if one in lent else max(1, buffers.staging) for one in kinds}
 
 
+@of_program
 def tile_stores(program: TileProgram, buffers: EpilogueBuffers) -> Stores:
     """The stores of one consumer's tile, in the steady state of a block that has many."""
     after, s = program.after, program.structure

@@ -13,18 +13,18 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
 
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import busiest, contended_interval, iteration_energy, norm
-from wsopt.perf.costs import load_cycles, outside_cycles
+from wsopt.perf.costs import load_cycles
 from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.over_rows import end_cycles, left_bytes
-from wsopt.perf.splits import counting_cycles, split_cost, workspace_bytes
-from wsopt.program.facts import Arithmetic, Copy, Rescale
-from wsopt.program.ids import OpId, OpKind
-from wsopt.program.over_rows import carried, column_blocks
+from wsopt.perf.over_rows import end_cycles
+from wsopt.perf.paths import Paths, chain_of, memory_floors_us, memory_us, waves_of
+from wsopt.perf.splits import counting_cycles
+from wsopt.program.facts import Arithmetic, Rescale
+from wsopt.program.ids import OpKind
+from wsopt.program.known import of_loop
 from wsopt.program.program import Iteration, TileProgram, Unit, Work
 from wsopt.program.ranges import live_loops
 from wsopt.program.types import Sharing, Structure
@@ -82,22 +82,11 @@ class Time:
         return max(parts) if self.knee == math.inf else norm(parts, self.knee)
 
 
-def waves_of(program: TileProgram, machine: Machine) -> int:
-    """Tiles, or parts of tiles, of the SM that takes most; equal shares of all K-blocks are one wave."""
-    if program.structure.shares:
-        return 1
-    if carried(program):
-        return math.ceil(program.grid.row_tiles / column_blocks(program, machine))
-    # The parts of a long row are one block's.
-    parts = program.tiles // (program.grid.tiles // program.grid.column_tiles) if program.long_rows else 1
-    return math.ceil(program.tiles // parts / machine.sm_count) * parts
-
-
-def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
-    """The parts of the time that every schedule of a tile program has."""
+def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = None) -> Waves:
+    """The parts of the time that every schedule of a tile program has; `paths` are its own, if they are known."""
     waves = waves_of(program, machine)
     latency, loads = machine.latency, program.of(OpKind.TMA_LOAD)
-    floors = memory_floors_us(program, machine)
+    floors = memory_floors_us(program, machine, paths)
     if program.iteration is Iteration.TILE:
         # Device memory is idle until the first bytes are there, and while the last tile is being computed. Bytes
         # alone do not reach the power limit.
@@ -127,21 +116,7 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
     )
 
 
-def longest_path(program: TileProgram) -> int:
-    """Cycles from the first load of an iteration to the end of its last operation, at least."""
-    latency, ready = {op.id: op.latency for op in program.ops}, dict[OpId, int]()
-    edges = [edge for edge in program.edges if edge.distance == 0]
-    before = {one: [edge.source for edge in edges if edge.target == one] for one in latency}
-    for one in TopologicalSorter(before).static_order():
-        ready[one] = max((ready[source] for source in before[one]), default=0) + latency[one]
-    return max(ready.values(), default=0)
-
-
-def _chain(program: TileProgram) -> int:
-    """Cycles from the first K-block's arrival to the end of its last operation, at least."""
-    return longest_path(program) - max(op.latency for op in program.of(OpKind.TMA_LOAD))
-
-
+@of_loop
 def _first_iteration(program: TileProgram) -> int:
     """Cycles of a tile's first iteration behind its first copies, at least: its chain, or what all consumers take of
     the busiest unit, for they begin it together.
@@ -149,7 +124,7 @@ def _first_iteration(program: TileProgram) -> int:
     held = Counter[str]()
     for op in (op for op in program.ops if op.consumer is not None):
         held.update(dict(op.held))
-    return max(_chain(program), *held.values())
+    return max(chain_of(program), *held.values())
 
 
 def instructions(program: TileProgram, machine: Machine) -> float:
@@ -266,73 +241,6 @@ def power_cycles(fixed: Waves, machine: Machine, cycles: float) -> float:
     return cycles * (machine.sustained_clock_mhz / clock - 1)
 
 
-def memory_us(program: TileProgram, nbytes: float, machine: Machine) -> float:
-    """Microseconds of so many bytes of device memory: the outputs once, and else reads."""
-    written = sum(output.view.nbytes for output in program.after.outputs)
-    return machine.memory_seconds(nbytes - written, written) * 1e6
-
-
-def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:
-    """Microseconds that the bytes of device memory, and those from L2 to the SMs, take at least.
-
-    Device memory is idle until the first blocks have asked and the first bytes are there, and behind the last stores,
-    and it is not asked for as evenly where SMs have nothing to do. A loop that computes values has its last K-block's
-    way to the sums behind the last bytes, and its parts' way together. Where tiles of rows are the iterations of a
-    loop, their time has that already.
-    """
-    through_l2 = (
-        program.tiles * program.tile_l2_bytes + program.whole.once_bytes + 2 * workspace_bytes(program)
-    ) + 2 * left_bytes(program, machine)
-    latency, in_blocks = machine.latency, program.iteration is Iteration.K_BLOCKS
-    waves = waves_of(program, machine)
-    bytes_us = memory_us(program, program.dram_bytes, machine)
-    if in_blocks:
-        idle = machine.block_start_cycles + latency.tma_load_dram + latency.tma_store
-        split = split_cost(program, machine)
-        # The trips of a part that another follows take as long as what is asked for meanwhile.
-        idle += (waves - 1) * (split.part + split.all / program.structure.splits)
-        idle += counting_cycles(program)
-        if program.work is not None:  # what follows the last bytes
-            idle += _chain(program) + split.part + split.all
-        bytes_us *= 1 + _short_rows(program, machine)
-        without = 0.0 if program.structure.shares else 1 - program.tiles / (waves * machine.sm_count)
-        bytes_us = machine.seconds(idle + waves * _outside(program, machine)) * 1e6 + bytes_us * (
-            1 + _UNEVEN * without
-        )
-    return (
-        bytes_us,
-        through_l2 / machine.l2_bandwidth * 1e6,
-    )
-
-
-def _short_rows(program: TileProgram, machine: Machine) -> float:
-    """Share of its time by which device memory takes longer for rows that are read in short pieces, far apart, or of
-    which little is asked for at a time.
-    """
-    copied = [ring for ring in program.rings if ring.copied]
-    members = [member for ring in copied for member in ring.members]
-    slots = max(1, machine.shared_memory_per_block_bytes // sum(ring.slot_bytes for ring in copied))
-
-    def slower(row_bytes: int) -> float:
-        return (_ROW_PIECE / row_bytes) ** 2 + (_ROW_AHEAD / (slots * row_bytes)) ** 2
-
-    boxes = [(member.view.nbytes, member.box(member.shape)) for member in members]
-    apart = sum(n * slower(box.row_bytes) for n, box in boxes if box.pitch_bytes > box.row_bytes)
-    return apart / sum(nbytes for nbytes, _ in boxes)
-
-
-def _outside(program: TileProgram, machine: Machine) -> float:
-    """Cycles that a tile's copies take for rows beyond tensors' ends; meanwhile they ask for nothing."""
-    copies = (op.counts for op in program.of(OpKind.TMA_LOAD) if isinstance(op.counts, Copy))
-    return program.k_iterations * sum(outside_cycles(one, machine) for one in copies)
-
-
-_ROW_PIECE, _ROW_AHEAD = 20.7, 206.0
-"""Bytes of a row's piece, and of all of its pieces under way, that would take twice their time. On an H200,
-2026-11-23, pieces of 64 and 128 bytes took 10 and 3 % longer than of 256, and 4 of 128 15 % longer than 22.
-"""
-_UNEVEN = 0.15
-"""Share of its time by which device memory takes longer if all SMs but one are idle; fitted, as `_PATHS_KNEE`."""
 _PATHS_KNEE = 4.0
 """Exponent of the norm by which the SMs' own time and that of the bytes add up."""
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from wsopt.graph.types import DType
@@ -19,6 +20,7 @@ from wsopt.program.facts import Counts, Member, Promotion, Shares, TileGrid, Who
 from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
+from wsopt.program.known import known_of, of_loop
 from wsopt.program.lazy import Lazy
 from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
@@ -27,6 +29,8 @@ from wsopt.tensors.views import FULL, Output, Role, Source, takes_row
 from wsopt.tensors.views import Item as Item
 
 _UNBOUNDED = Bounds((), 1, 1)
+_LOOP = object()
+"""The key of what a program knows of its loop."""
 _NO_INSTRUCTIONS = InstructionMix()
 
 
@@ -336,19 +340,37 @@ class TileProgram:
         return self._by_key[key]
 
     @property
+    def known(self) -> dict[Any, Any]:
+        """What is known of it alone (`known.py`)."""
+        return self._by_key
+
+    @property
+    def known_of_loop(self) -> dict[Any, Any]:
+        """What is known of its loop, and so of all programs with the same one."""
+        found: dict[Any, Any] | None = self._by_key.get(_LOOP)
+        if found is None:
+            s = self.structure
+            loop = self.ops, self.edges, self.rings, self.values, s.consumers, s.copies
+            found = self._by_key[_LOOP] = known_of(*loop, self.conditions, self.lifted)
+        return found
+
+    @property
     def loop(self) -> tuple[TileOp, ...]:
         """The operations of the loop, which are all that are scheduled."""
         return self.ops
 
+    @of_loop
     def of(self, kind: OpKind) -> tuple[TileOp, ...]:
         """The operations of a kind."""
         return tuple(op for op in self.ops if op.kind is kind)
 
     @property
-    def by_consumer(self) -> dict[int, tuple[TileOp, ...]]:
+    @of_loop
+    def by_consumer(self) -> Mapping[int, tuple[TileOp, ...]]:
         """The operations of each consumer."""
         consumers = dict.fromkeys(op.consumer for op in self.ops if op.consumer is not None)
-        return {one: tuple(op for op in self.ops if op.consumer == one) for one in consumers}
+        own = {one: tuple(op for op in self.ops if op.consumer == one) for one in consumers}
+        return MappingProxyType(own)
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -368,11 +390,13 @@ class TileProgram:
         return tuple(one.subject for one in own if one.kind is ValueKind.SUM)
 
     @property
+    @of_loop
     def tensor_columns(self) -> int:
         """Columns of tensor memory that one set of its sums takes; 0 where sums are in registers."""
         return sum(value.tensor_columns for value in self.values)
 
     @property
+    @of_loop
     def values_apart(self) -> bool:
         """Whether values of the loop go to and from products through tensor memory."""
         return any(value.id.kind is ValueKind.RESULT for value in self.values)
@@ -403,21 +427,25 @@ class TileProgram:
         return self.iteration is Iteration.TILE or scaled
 
     @property
+    @of_loop
     def adds_partials(self) -> bool:
         """Whether consumers add up partial sums, which products leave them."""
         return bool(self.of(OpKind.ACCUMULATE))
 
     @property
+    @of_loop
     def computes(self) -> bool:
         """Whether consumers have arithmetic in the loop."""
         return any(not op.apart for op in self.of(OpKind.ELEMENTWISE))
 
     @property
+    @of_loop
     def feeds_products(self) -> bool:
         """Whether products of the loop take values from registers, which arithmetic of the same iteration makes."""
         return any(value.kind is ValueKind.VALUE for op in self.of(OpKind.MMA) for value in op.inputs)
 
     @property
+    @of_loop
     def computes_with_products(self) -> bool:
         """Whether arithmetic of the loop reads what a product of the same iteration has made."""
         pairs = {(OpKind.MMA, OpKind.ELEMENTWISE), (OpKind.MMA, OpKind.READ)}

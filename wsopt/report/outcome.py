@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsopt.perf.timing import memory_us
+from wsopt.perf.paths import memory_us
 from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.program import Iteration, Unit
 from wsopt.program.types import Sharing, Structure

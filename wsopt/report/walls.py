@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.perf.contention import held_cycles, issue_cycles
-from wsopt.perf.timing import memory_us
+from wsopt.perf.paths import memory_us
 from wsopt.program.program import Iteration, Unit
 from wsopt.report.layout import counted, joined, percent
 from wsopt.schedule.verified import VerifiedSchedule

@@ -7,11 +7,13 @@ The emitter allocates exactly these buffers, so a kernel that needs more than th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Copy, Release
 from wsopt.program.ids import OpId
+from wsopt.program.known import of_loop, of_program
 from wsopt.program.limits import MOST_SLOTS, Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
 from wsopt.program.types import Structure
@@ -134,11 +136,13 @@ def copies_in_order(plan: RingPlan, k_block: int = 0) -> list[OpId]:
     return sorted(loads, key=lambda load: (tensors.index(load.subject), load.instance or 0))
 
 
+@of_loop
 def copied_rings(program: TileProgram) -> tuple[RingPlan, ...]:
     """The rings that loading warps fill."""
     return tuple(plan for plan in program.rings if plan.copied)
 
 
+@of_loop
 def most_loaders(program: TileProgram) -> int:
     """The most loading warps that a block of this program may have: one for each ring that copies fill, and no more
     than are asked for.
@@ -190,7 +194,8 @@ def crosses(program: TileProgram, edge: Edge) -> bool:
     return set(source).isdisjoint(target)
 
 
-def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
+@of_loop
+def holders(program: TileProgram) -> Mapping[str, tuple[tuple[TileOp, int], ...]]:
     """The operations that hold each unit, and that hold or may hold each partition's thread, one at a time, with the
     cycles that each does.
 
@@ -201,7 +206,7 @@ def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
         threads = ((partition, op.issue) for partition in issuers(program, op) if takes_time(program, op))
         for name, cycles in (*op.held, *threads):
             found.setdefault(name, []).append((op, cycles))
-    return found
+    return MappingProxyType({name: tuple(held) for name, held in found.items()})
 
 
 def takes_time(program: TileProgram, op: TileOp) -> bool:
@@ -275,6 +280,7 @@ def k_block_registers(program: TileProgram) -> int:
     return max((tile.registers for tile in program.live), default=0)
 
 
+@of_program
 def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     """Every choice of epilogue buffers: up to four for staging, a power of two up to a subtile each for inputs.
 
@@ -328,6 +334,7 @@ def without_store_warps(program: TileProgram) -> Limit | None:
     return next((limit for limit, there in holds if there and limit not in program.lifted), None)
 
 
+@of_program
 def least_buffers(program: TileProgram) -> EpilogueBuffers:
     """The choice that takes the fewest bytes."""
     return min(buffer_options(program), key=lambda option: (buffer_bytes(program, option), option))

@@ -11,6 +11,8 @@ from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval, releases, ring_bound
 from wsopt.perf.effective_ii import effective_iis, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
+from wsopt.perf.paths import Paths, paths_of
+from wsopt.program.known import of_loop
 from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.schedule import budget, memory
@@ -26,6 +28,7 @@ refused 152 and took 160 (`learn.py`, 2026-11).
 """
 
 
+@of_loop
 def unit_load(program: TileProgram) -> int:
     """Cycles an iteration for which the busiest unit, or the busiest partition's thread, is held, at least.
 
@@ -39,6 +42,7 @@ def unit_load(program: TileProgram) -> int:
     return max(1, loading, *(sum(cycles for _, cycles in held) for held in others))
 
 
+@of_loop
 def recurrence(program: TileProgram) -> int:
     """Cycles an iteration that a cycle of dependences takes: latency around it over its distance.
 
@@ -54,6 +58,7 @@ def recurrence(program: TileProgram) -> int:
     return math.ceil(max(around, default=0))
 
 
+@of_loop
 def promotion(program: TileProgram) -> int:
     """Cycles of a pass that partial sums may not outlive: the products before the last, that one's result,
     adding it up and handing back its slot.
@@ -69,15 +74,15 @@ def promotion(program: TileProgram) -> int:
     return max(passes, default=0)
 
 
-def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
+def max_depth(program: TileProgram, machine: Machine, ring: int = 0, most: int = 0) -> int:
     """The deepest ring that shared memory allows beside the fewest buffers, one slot of every other ring among
-    them, and the emitter; 0 if not one slot fits.
+    them, and the emitter, or if not the emitter `most` slots; 0 if not one slot fits.
     """
     least = budget.least_buffers(program)
     slots = [int(number != ring) for number in range(len(program.rings))]
     empty = memory.shared_memory(program, slots, least)
     slot = memory.shared_memory(program, 1, least) - empty
-    most = program.conditions.slots_of(program.rings[ring].name) or budget.most_slots(program)
+    most = program.conditions.slots_of(program.rings[ring].name) or most or budget.most_slots(program)
     return max(0, min(most, (machine.shared_memory_per_block_bytes - empty) // slot))
 
 
@@ -178,24 +183,27 @@ def _least_ends(program: TileProgram, machine: Machine) -> list[Epilogues]:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a tile program has room for, in whatever order its tiles are taken: the deepest of each ring, and the
-    shortest epilogues.
+    """What a tile program has room for, in whatever order its tiles are taken: the deepest of each ring, the shortest
+    epilogues, and the paths of its bytes.
     """
 
     depths: tuple[int, ...]
     ends: tuple[Epilogues, ...]
+    paths: Paths
 
 
 def room_of(program: TileProgram, machine: Machine) -> Room:
     """The room of a tile program that no budget rules out."""
-    return Room(tuple(max_depths(program, machine)), tuple(_least_ends(program, machine)))
+    ends = tuple(_least_ends(program, machine))
+    return Room(tuple(max_depths(program, machine)), ends, paths_of(program, machine))
 
 
 def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0, room: Room | None = None) -> float:
     """Microseconds that no schedule of this tile program can be faster than, within the model; `least` is a
     further bound of its II, in cycles, `room` its own, if it is known.
     """
-    fixed, room = timing.fixed_parts(program, machine), room or room_of(program, machine)
+    room = room or room_of(program, machine)
+    fixed = timing.fixed_parts(program, machine, room.paths)
     contended = contended_interval(program, machine, room.depths)
     ii = max(least, ii_lower_bound(program, machine, room.depths), contended)
     # The shortest iterations outside the steady state are those of the deepest ring. What the tail wave saves on II

@@ -48,8 +48,8 @@ def _two_iterations(program: TileProgram, machine: Machine) -> bool:
 
 
 def _most_slots(program: TileProgram, machine: Machine) -> bool:
-    more = replace(program, lifted=program.lifted | {Limit.MOST_SLOTS})
-    return any(max_depth(more, machine, n) > MOST_SLOTS for n in range(len(program.rings)))
+    rings = range(len(program.rings))
+    return any(max_depth(program, machine, n, budget.LIFTED_SLOTS) > MOST_SLOTS for n in rings)
 
 
 def _helpers(program: TileProgram, machine: Machine) -> bool:

@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from wsopt.machine.types import Machine
-from wsopt.perf import timing
 from wsopt.perf.contention import slot_lifetime
 from wsopt.perf.effective_ii import effective_iis
+from wsopt.perf.paths import longest_path
 from wsopt.program.ids import OpKind
 from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, Live, TileProgram
@@ -343,7 +343,7 @@ def enough_stages(program: TileProgram, machine: Machine) -> int:
     """Stages that hold a slot's whole life, copy to release; one more gives room to delay a release."""
     unit, low = program.grain, ii_bounds(program, machine)[0]
     life = max(slot_lifetime(program, machine, plan) for plan in program.rings)
-    longest = math.ceil(max(life, timing.longest_path(program)) / unit)
+    longest = math.ceil(max(life, longest_path(program)) / unit)
     before = Limit.SLOTS_IN_ORDER in program.lifted  # one more for loads that come before the first
     return math.ceil(longest / math.ceil(low / unit)) + overlapped(program) + before
 

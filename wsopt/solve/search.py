@@ -6,7 +6,7 @@ import heapq
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from wsopt.checker import verify
@@ -14,10 +14,11 @@ from wsopt.errors import InfeasibleError, UndecidedError
 from wsopt.lowering.lower import Cuttable
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
+from wsopt.perf.contention import held_cycles
 from wsopt.perf.price import lower
 from wsopt.program.conditions import FREE, Conditions, lacking
 from wsopt.program.limits import Lifted, Limit
-from wsopt.program.program import OpKind, TileProgram
+from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.searched import Ending, Searched
@@ -29,7 +30,7 @@ from wsopt.solve.limits import left_out, touching
 from wsopt.solve.margin import learned
 from wsopt.solve.optimum import Outcome, Solved, solve
 from wsopt.solve.outside import outside_of
-from wsopt.solve.worker import check
+from wsopt.solve.worker import check, uncollected
 from wsopt.targets import Operands
 
 DEFAULT_MARGIN = learned().registers
@@ -114,21 +115,17 @@ class Search:
 
     def _candidates(self) -> list[Candidate]:
         """All structures that no budget rules out, best bound first; ties in the structures' own order."""
-        found = []
+        with uncollected():
+            return sorted(self._bounded(), key=_preference)
+
+    def _bounded(self) -> Iterator[Candidate]:
+        """The same in the structures' own order."""
         every = list(filter(self.conditions.admit, structures(self.region, self.machine)))
         for structure in every:
             self.bounding(self.considered, len(every))
             self.considered += 1
             check()
-            if structure not in self.programs:
-                program = lower(self.region, structure, self.machine)
-                if self.conditions:
-                    program = replace(program, conditions=self.conditions)
-                self.programs[structure] = program
-            program = self.programs[structure]
-            look = self.looks.get(structure)
-            if look is None:
-                look = self.looks[structure] = self._looked(program)
+            look, program = self.look(structure), self.programs[structure]
             self.limits.update(look.limits)
             reason = look.ruled_out
             if structure in self.rejected or (self.spilled and live_set(program) in self.spilled):
@@ -137,17 +134,27 @@ class Search:
                 self._count(structure, reason)
             else:
                 self.first_bounds[structure] = look.bound_us
-                found.append(Candidate(structure, program, look.bound_us))
-        return sorted(found, key=_preference)
+                yield Candidate(structure, program, look.bound_us)
+
+    def look(self, structure: Structure) -> Look:
+        """What bounds alone say of a structure; its program is kept."""
+        if structure not in self.programs:
+            program = lower(self.region, structure, self.machine)
+            if self.conditions:
+                program = replace(program, conditions=self.conditions)
+            self.programs[structure] = program
+        if structure not in self.looks:
+            self.looks[structure] = self._looked(self.programs[structure])
+        return self.looks[structure]
 
     def _looked(self, program: TileProgram) -> Look:
         """What bounds say of a program, whatever the compiler makes of it.
 
-        Structures that differ in the rasterization order alone have the same room, unless their copies hold the path
-        for other times beside those that an epilogue asks for.
+        Structures that differ in the rasterization order alone have the same room, unless an epilogue asks for copies
+        and those of the loop make its busiest unit busy for other times.
         """
-        copies = sum(op.busy for op in program.of(OpKind.TMA_LOAD)) if program.after.full else 0
-        alike = replace(program.structure, group=1), copies
+        busiest = max(held_cycles(program).values()) if program.after.full else 0
+        alike = replace(program.structure, group=1), busiest
         if alike not in self._rooms:
             reason = infeasible(program, self.machine, self.margin)
             limits = touching(program, self.machine, self.margin, reason)
