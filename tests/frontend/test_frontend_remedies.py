@@ -303,8 +303,13 @@ REMEDIES: dict[str, Remedy] = {
     "a sum of integers": Remedy(integer_rows(cast=False), "cast to f32 first", integer_rows(cast=True)),
     "bools as an output": Remedy(
         lambda g: g.greater(product(g), 0.0, name="y"),
-        "add a cast to a floating-point type",
-        lambda g: g.cast(g.greater(product(g), 0.0), "bf16"),
+        'add a cast to "i8"',
+        lambda g: g.cast(g.greater(product(g), 0.0), "i8"),
+    ),
+    "numbers as i32": Remedy(
+        lambda g: g.cast(product(g), "i32", name="y"),
+        'or cast it to "i8" where it is no larger',
+        lambda g: g.cast(product(g), "i8", name="y"),
     ),
     "a long row's logarithms": Remedy(
         logarithms(50257), "rows of a multiple of 4 elements can be stored", logarithms(50256)

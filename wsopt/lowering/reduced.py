@@ -147,7 +147,7 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
 def _inner_roles(axes: Axes) -> frozenset[Role]:
     """The roles of axes that are an inner part of a dimension of some tensor, as the width of packed heads is."""
     region = find_region(axes.graph)
-    views = [one.view for one in (*region.sources, *region.outputs)]
+    views = [*(one.view for one in region.sources), *(one.view for one in region.outputs)]
     views += [*region.streams, *region.stationary_operands]
     return frozenset(
         role for view in views for role, (take, _) in zip(view.roles, view.parts, strict=False) if take
