@@ -237,6 +237,11 @@ class Axes:
                 raise LoweringError(
                     f"node {axis[0]}: a slice from {start} on is seen in rows of {inner}; begin where such a row does"
                 )
+            if not place and length % inner and start // inner + self.extents[leaf] > length // inner:
+                raise LoweringError(
+                    f"node {axis[0]}: zeros behind {length} elements are seen in rows of {inner}; let them begin "
+                    "where such a row does"
+                )
             extent, first, known = self.extents[leaf], 0 if place else start // inner, 0 if place else whole
             last = extent if place else length // inner
             if leaf in taken:
