@@ -289,6 +289,16 @@ def shifted_windows(g: GraphBuilder) -> Symbol:
     return g.cast(g.layer_norm(rows, _weight(g, "w", 64), _weight(g, "b", 64)), "bf16", name="y")
 
 
+def paired_rotary(g: GraphBuilder) -> Symbol:
+    """Queries of a product, of which neighbours are turned: the first and the second of each pair."""
+    x = g.input("x", (128, 256), "bf16")
+    pairs = g.reshape(_heads(g, _linear(g, x, "q_", 256), 4), shape=(128, 4, 32, 2))
+    cos, sin = (g.input(name, (128, 1, 32, 1), "f32", constant=True) for name in ("cos", "sin"))
+    first, second = g.slice(pairs, stop=1), g.slice(pairs, start=1)
+    turned = g.concat(first * cos - second * sin, second * cos + first * sin)
+    return g.cast(g.reshape(turned, shape=(128, 256)), "bf16", name="y")
+
+
 GRAPHS: Mapping[str, Body] = {
     body.__name__: body
     for body in (
@@ -315,6 +325,7 @@ GRAPHS: Mapping[str, Body] = {
         embedded_queries,
         cached_attention,
         shifted_windows,
+        paired_rotary,
     )
 }
 

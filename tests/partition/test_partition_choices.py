@@ -75,11 +75,21 @@ def slice_of_counted(g: GraphBuilder) -> Symbol:
     return g.slice(g.add(x, i), axis=0, start=32, stop=64, name="y")
 
 
+def every_second(g: GraphBuilder) -> Symbol:
+    """Rotary embedding of pairs by slices with a step, stacked to pairs again."""
+    x = g.input("x", (48, 4, 64), "bf16")
+    cos, sin = (g.input(name, (48, 1, 32), "f32") for name in ("cos", "sin"))
+    first, second = (g.slice(x, start=at, step=2) for at in (0, 1))
+    turned = (first * cos - second * sin, second * cos + first * sin)
+    pairs = g.concat(*(g.reshape(one, shape=(48, 4, 32, 1)) for one in turned))
+    return g.cast(g.reshape(pairs, shape=(48, 4, 64)), "bf16", name="y")
+
+
 GRAPHS: dict[str, Body] = {
     body.__name__: body
     for body in (
         *(appended, three, computed, rolled, partly_turned, labels),
-        *(slice_of_joined, slice_of_counted),
+        *(slice_of_joined, slice_of_counted, every_second),
     )
 }
 

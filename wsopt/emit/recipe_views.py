@@ -94,8 +94,9 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
         yield Check(product(shape), "at_least", 1, (f"{tensor} has no elements: its shape is ", shape))
     merged = {dim for group in view.origin for dim in group}
     for dim in sorted({*range(view.rank)} - merged):
-        told = (f"{tensor}: dimension {dim} has ", shape[dim], " elements, expected 1")
-        yield Check(shape[dim], "equal", 1, told)
+        count = dict(view.single).get(dim, 1)
+        told = (f"{tensor}: dimension {dim} has ", shape[dim], f" elements, expected {count}")
+        yield Check(shape[dim], "equal", count, told)
     for (group, part), cutout in zip(_axes(view), view.cutouts or (None,) * len(view.roles), strict=True):
         if cutout is None:
             yield from _merged(view, group, *part)

@@ -135,7 +135,11 @@ class Region:
     @property
     def row_sources(self) -> tuple[Source, ...]:
         """The sources whose tiles of rows stream, where there is no product."""
-        return tuple(source for source in self.sources if source.spans == FULL and not self.contractions)
+        return tuple(
+            source
+            for source in self.sources
+            if source.spans == FULL and source.view.is_copied and not self.contractions
+        )
 
     @property
     def operands(self) -> tuple[View, ...]:

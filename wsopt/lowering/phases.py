@@ -263,6 +263,7 @@ def row_phase(
 ) -> Arithmetic:
     """A phase of a tile of whole rows. Column vectors are loaded once for every row that a warp has."""
     vectors = [source for source in read_by(items, sources) if source.spans == frozenset({Role.COLUMN})]
+    tiles = [one for one in read_by(items, sources) if one.spans == FULL and not one.view.is_copied]
     lanes, warps = layout.lanes[1], layout.warps[1]
     rows = {item.name for item in every if isinstance(item, Reduction) or item.spans == _ROW}
     return Arithmetic(
@@ -271,7 +272,7 @@ def row_phase(
         sum(isinstance(item, Statement) for item in items),
         sum(isinstance(item, Statement) and item.primitive in _SPECIAL for item in items),
         tuple(RowReduction(kind, lanes, warps) for kind in map(_exchanged, items) if kind),
-        vectors=len(vectors) * s.columns * layout.rows,
+        vectors=len(vectors) * s.columns * layout.rows + len(tiles) * s.rows * s.columns,
     )
 
 

@@ -104,6 +104,9 @@ class View:
     So many neighbours along the streamed axis share `each` element: those of a group share its scale. Those of a
     block share it along the columns as well (`column_each`). Whole numbers of four bits are signed, or unsigned and
     less a `zero`. A constant may have a `packing`; its strides are those of the packed tensor then.
+
+    Of a dimension next to which no whole one lies one element may be seen alone: what is seen begins at an `offset`
+    of so many elements then, and `single` has such dimensions, each with how many elements it has.
     """
 
     tensor: str
@@ -121,6 +124,8 @@ class View:
     column_each: int = 1
     zero: int | None = None
     packing: Packing | None = None
+    offset: int = 0
+    single: tuple[tuple[int, int], ...] = ()
 
     def sharing(self, role: Role) -> int:
         """Neighbours along an axis that share each element."""
@@ -149,6 +154,13 @@ class View:
         """Whether TMA can begin with each of its rows."""
         steps = zip(self.extents, self.strides[:-1], strict=False)
         return not any(stride * self.dtype.bits % TMA_BITS for extent, stride in steps if extent > 1)
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether TMA can copy it: its rows lie and begin as TMA takes them."""
+        if self.offset or not self.strides or self.strides[-1] != 1:
+            return False
+        return self.is_pitched and self.first.get(self.roles[-1], 0) * self.dtype.bits % TMA_BITS == 0
 
     @property
     def apart(self) -> int:
@@ -259,7 +271,7 @@ class Output:
     @property
     def by_threads(self) -> bool:
         """Whether threads store its rows and columns: TMA cannot begin at each of its rows."""
-        return self.has_columns and not self.view.is_pitched
+        return self.has_columns and not self.view.is_copied
 
 
 Scalar = int | float
