@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import math
 
+import numpy as np
 import pytest
 from emit_builds import SEEDS, Body, Emitted, build, case, graph_of, small_case
 
 from wsopt.codegen import compile_kernel
+from wsopt.errors import CheckError
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.interpret import execute
 from wsopt.program.types import Sharing, Structure
 
 
@@ -20,6 +23,34 @@ def turned_pairs(g: GraphBuilder) -> Symbol:
     cos, sin = (g.input(name, (48, 1, 32, 1), "f32") for name in ("cos", "sin"))
     left, right = first * cos - second * sin, second * cos + first * sin
     return g.cast(g.reshape(g.concat(left, right), shape=(48, 4, 64)), "bf16", name="y")
+
+
+def turned_by_all(g: GraphBuilder) -> Symbol:
+    """The same by tables that have an angle for each of a pair, and a pair exchanged."""
+    x, cos, sin = g.input("x", (48, 4, 64), "bf16"), *(g.input(n, (48, 1, 64), "f32") for n in ("c", "s"))
+    pairs = g.reshape(x, shape=(48, 4, 32, 2))
+    first, second = (g.slice(pairs, start=at, stop=at + 1) for at in (0, 1))
+    exchanged = g.reshape(g.concat(g.cast(g.neg(second), "bf16"), first), shape=(48, 4, 64))
+    return g.cast(g.add(g.mul(x, cos), g.mul(exchanged, sin)), "bf16", name="y")
+
+
+def gate_of_pairs(width: int) -> Body:
+    """A gate and what it opens, side by side: half as many columns are stored as are read."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        pairs = g.reshape(g.input("x", (21, 2 * width), "f16"), shape=(21, width, 2))
+        gate, up = (g.reshape(g.slice(pairs, start=at, stop=at + 1), shape=(21, width)) for at in (0, 1))
+        return g.cast(g.mul(g.silu(gate), up), "f16", name="y")
+
+    return body
+
+
+def norm_of_firsts(g: GraphBuilder) -> Symbol:
+    """A sum of squares of the first of each pair, and the second ones over its root; of a tensor of pairs."""
+    x = g.input("x", (37, 200, 2), "f32")
+    first, second = (g.reshape(g.slice(x, start=at, stop=at + 1), shape=(37, 200)) for at in (0, 1))
+    scale = g.rsqrt(g.add(g.reduce_sum(g.mul(first, first), axis=1, keepdims=True), 1.0))
+    return g.cast(g.mul(second, scale), "f32", name="y")
 
 
 def second_of_three(g: GraphBuilder) -> Symbol:
@@ -53,6 +84,10 @@ def cut(rows: int, columns: int, consumers: int = 1) -> Structure:
 
 CASES: dict[str, tuple[Body, Structure]] = {
     "turned pairs": (turned_pairs, cut(16, 32, 2)),
+    "turned by all": (turned_by_all, cut(16, 32, 2)),
+    "a gate of pairs": (gate_of_pairs(608), cut(2, 256, 2)),
+    "a wide gate of pairs": (gate_of_pairs(1024), cut(2, 512)),
+    "a norm of firsts": (norm_of_firsts, cut(4, 256)),
     "second of three": (second_of_three, cut(4, 256)),
     "odd rows": (odd_rows, cut(2, 256, 2)),
     "odd softmax": (odd_softmax, cut(4, 256, 2)),
@@ -87,7 +122,9 @@ def test_what_lies_outside_is_zero_whatever_the_tensor_holds() -> None:
 FAULTS = {
     ("odd rows", "columns, 0) < column_extent"): "columns, 0) < column_extent + 1",
     ("turned pairs", "rows, 1) < row_extent"): "rows, 1) < row_extent + 1",
-    ("turned pairs", "x__column_stride + 1"): "x__column_stride",
+    ("turned pairs", ".split()[1]"): ".split()[0]",
+    ("a gate of pairs", "(column_tile * TILE_COLUMNS) * 2"): "column_tile * TILE_COLUMNS",
+    ("second of three", "x_column_stride + 1"): "x_column_stride",
     ("turned pairs", " + 1, y_1"): ", y_1",
     ("moved in", "+ -3 < 500"): "+ -3 < 501",
     ("moved in", "+ -3 >= 0"): "+ -3 >= -1",
@@ -100,6 +137,17 @@ def test_faults_are_found(name: str, good: str) -> None:
     made = emitted(name)
     assert good in made.source
     assert case(made.graph).fault(made.source.replace(good, FAULTS[name, good]), 1) is not None
+
+
+def test_a_call_has_the_pairs_that_the_kernel_knows() -> None:
+    made = emitted("a norm of firsts")
+    wide = np.zeros((37, 200, 3), np.float32)
+    for x, message in (
+        (wide, "dimension 2 has 3 elements, expected 2"),
+        (wide[..., ::2], "elements 1 apart"),
+    ):
+        with pytest.raises(CheckError, match=message):
+            execute(made.source, {"x": x}, seed=0, processors=2)
 
 
 @pytest.mark.compiler

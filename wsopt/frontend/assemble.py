@@ -82,7 +82,7 @@ def _shape(draft: Draft, raw: RawView, layout: Layout) -> tuple[Extent, ...]:
     inputs = [raw for use, raw in draft.raw.items() if use in layout.views]
     known = [((raw.tensor, dim), raw.atoms(dim)) for raw in inputs for dim in range(raw.rank)]
     seen = {dim for dims in layout.views[f"out:{raw.tensor}:0"].origin for dim in dims}
-    joined = {dim for one in raw.dims if one.cutout for dim in one.origin} | {*dict(raw.single)}
+    joined = {dim for one in raw.dims if one.cutout for dim in one.origin} | raw.alone
 
     def extent(dim: int) -> Extent:
         if dim in joined:

@@ -58,8 +58,8 @@ class RawDim:
 class RawView:
     """A tensor of `rank` dimensions, by axis, before axes are merged. The places along an axis may be `chosen` by
     another tensor, by the name of its use. Whole numbers of four bits are signed, or
-    unsigned and less a `zero`. Of the `single` dimensions, each with its extent, one element is seen, for which
-    everything begins at an `offset` in elements.
+    unsigned and less a `zero`. Of the `single` dimensions, each with its extent and stride, one element is seen, for
+    which everything begins at an `offset` in elements.
     """
 
     tensor: str
@@ -69,7 +69,7 @@ class RawView:
     dims: tuple[RawDim, ...]
     chosen: tuple[Dim, str] | None = None
     zero: int | None = None
-    single: tuple[tuple[int, int], ...] = ()
+    single: tuple[tuple[int, int, int], ...] = ()
     offset: int = 0
 
     def along(self, kept: Callable[[RawDim], bool]) -> RawView:
@@ -77,9 +77,14 @@ class RawView:
         chosen = self.chosen and self.chosen[0]
         return replace(self, dims=tuple(dim for dim in self.dims if dim.axis == chosen or kept(dim)))
 
+    @property
+    def alone(self) -> frozenset[int]:
+        """The dimensions of which one element is seen."""
+        return frozenset(dim for dim, _, _ in self.single)
+
     def atoms(self, dim: int) -> tuple[Dim, ...]:
         """The axes that a dimension of the tensor is made of, outer ones first; none of one that is a slice."""
-        own = [one for one in self.dims if one.origin == (dim,) and dim not in dict(self.single)]
+        own = [one for one in self.dims if one.origin == (dim,) and dim not in self.alone]
         return () if any(one.cutout for one in own) else tuple(one.axis for one in own)
 
 
@@ -214,7 +219,7 @@ class Axes:
             pitch = -(-math.prod(self.shapes[end]) // PITCH) * PITCH
             dims.append(RawDim(self.one_row, 1, pitch, (), (0, 1)))
         constant = given is not None and given.constant
-        single = tuple({dim.origin[0]: self.shapes[end][dim.origin[0]] for dim in alone}.items())
+        single = tuple((d, self.shapes[end][d], strides[d]) for d in sorted({dim.origin[0] for dim in alone}))
         offset = sum(dim.stride * dim.cutout[0] for dim in alone if dim.cutout)
         dtype = self.graph.type_of(path[-1]).dtype
         return RawView(path[-1], dtype, constant, len(strides), tuple(dims), single=single, offset=offset)
@@ -287,8 +292,8 @@ def _folded(
     dims: Sequence[RawDim], shape: tuple[int, ...], tensor: str, remedy: str
 ) -> tuple[list[RawDim], list[RawDim]]:
     """The dimensions of a tensor of this shape; where a slice has one element of a dimension, the next one begins
-    further inside instead. Those of one element with which that does not lie together follow apart. Raises
-    LoweringError, with the remedy, for one that lies outside of the tensor.
+    further inside instead. Innermost ones of one element, within which nothing lies, follow apart. Raises
+    LoweringError, with the remedy, for another one, and for an element outside of the tensor.
     """
     ahead, kept, alone = list(dims), list[RawDim](), list[RawDim]()
     while ahead:
@@ -299,12 +304,14 @@ def _folded(
         inner, place = ahead[0] if ahead else None, dim.cutout[0]
         together = inner and inner.cutout is None and dim.stride == inner.extent * inner.stride
         split = inner is not None and inner.origin == dim.origin
-        if not 0 <= place < dim.cutout[2]:
+        folds = inner is not None and together and dim.cutout[1]
+        innermost = all(one.cutout and one.extent == 1 for one in ahead)
+        if not 0 <= place < dim.cutout[2] or not (folds or innermost):
             raise LoweringError(
                 f"tensor {tensor}: one element of dimension {dim.origin[0]} is read or written, and no whole "
                 f"dimension lies next to it in memory; {remedy}"
             )
-        if inner is None or not together or not dim.cutout[1]:
+        if inner is None or not folds:
             alone.append(dim)
             continue
         ahead.pop(0)

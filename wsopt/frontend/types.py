@@ -144,7 +144,7 @@ class Region:
     @property
     def operands(self) -> tuple[View, ...]:
         """The streamed tensors, each once, left ones first."""
-        rows = dict.fromkeys(source.view for source in self.row_sources)
+        rows = dict.fromkeys(source.view.moved for source in self.row_sources)
         return (*rows, *(view for view in self._product_views if Role.STREAM in view.roles))
 
     @property

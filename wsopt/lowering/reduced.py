@@ -354,5 +354,6 @@ def _split_off(axes: Axes) -> set[Dim]:
     }
     joined = (part for parts in axes.joints.values() for part in parts)
     uses = (*axes.paths, *axes.graph.outputs)
-    cut = {dim.axis for use in uses for dim in axes.raw_view(use).dims if dim.cutout}
+    raws = [axes.raw_view(use) for use in uses]
+    cut = {dim.axis for raw in raws for dim in raw.dims if dim.cutout or raw.alone & {*dim.origin}}
     return cut.union(inside, *(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))

@@ -181,7 +181,7 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
 def _copy_problems(view: View, machine: Machine, remedy: str) -> Iterator[str]:
     """Why TMA cannot move a tensor: order of strides, alignment."""
     where, alignment = f"tensor {view.tensor}", machine.tma_alignment_bytes
-    if view.strides[-1] != 1:
+    if view.strides[-1] != view.step:
         yield f"{where}: no axis has its elements next to each other; TMA needs a stride of 1: {remedies.DENSE}"
     begin = view.first.get(view.roles[-1], 0)
     if begin * view.dtype.bits // 8 % alignment:
