@@ -7,7 +7,7 @@ statements of its streamed loop; and what follows them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from wsopt.graph.types import DType
@@ -89,6 +89,13 @@ class Region:
     running: tuple[Statement | Reduction, ...] = ()
     ending: tuple[Statement, ...] = ()
     offsets: Source | None = None
+    row_sources: tuple[Source, ...] = field(init=False, repr=False, compare=False)
+    """The sources whose tiles of rows stream, where there is no product."""
+
+    def __post_init__(self) -> None:
+        # Found once: every structure asks for them, many times.
+        own = () if self.contractions else (one for one in self.sources if one.spans == FULL)
+        object.__setattr__(self, "row_sources", tuple(one for one in own if one.view.is_copied))
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""
@@ -131,15 +138,6 @@ class Region:
     def full_sources(self) -> tuple[Source, ...]:
         """The sources that TMA brings for the epilogue: whole tiles, varying along rows and columns."""
         return tuple(source for source in self.sources if source.spans == FULL and self.contractions)
-
-    @property
-    def row_sources(self) -> tuple[Source, ...]:
-        """The sources whose tiles of rows stream, where there is no product."""
-        return tuple(
-            source
-            for source in self.sources
-            if source.spans == FULL and source.view.is_copied and not self.contractions
-        )
 
     @property
     def operands(self) -> tuple[View, ...]:

@@ -48,6 +48,14 @@ def with_choices(graph: Graph) -> Graph:
     return graph
 
 
+def is_written_out(graph: Graph, node: Node) -> bool:
+    """Whether no kernel computes a node as it is written: tensors of different lengths joined, a slice by steps."""
+    if node.op == "slice":
+        return node.attr("step", int) > 1
+    along = node.attr("axis", int) if node.op == "concat" else 0
+    return node.op == "concat" and len({graph.type_of(name).shape[along] for name in node.tensors}) > 1
+
+
 def _written(graph: Graph) -> Graph:
     """The graph with its joined tensors and its slices written out, if it has any; what they move is as it was."""
     writer = _Writer(graph)

@@ -15,7 +15,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.partition.accept import Oracle, refusal_of
 from wsopt.partition.candidates import Candidates, find_candidates
-from wsopt.partition.choices import with_choices
+from wsopt.partition.choices import is_written_out, with_choices
 from wsopt.partition.cover import Chosen, Option, cover
 from wsopt.partition.pieces import Piece, bare_pieces
 from wsopt.partition.prices import Level, Price, Prices
@@ -194,16 +194,20 @@ def _too_late(graph: Graph, prices: Prices) -> TimeOverError:
 def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cutter:
     """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all.
 
-    Where kernels do not compute all of it, those of the graph with choices written out may.
+    Where kernels do not compute all of it, those of the graph with choices written out may. That is tried first
+    where a node is one that no kernel computes as it is written.
     """
-    found = _cutter(graph, prices, others)
-    if others is not None or found.chosen() is not None:
+    graph = needed(graph)
+    written = with_choices(graph) if others is None else graph
+    if written is graph:
+        return _cutter(graph, prices, others)
+    certain = any(is_written_out(graph, node) for node in graph.nodes)
+    first, second = (written, graph) if certain else (graph, written)
+    found = _cutter(first, prices, others)
+    if found.chosen() is not None:
         return found
-    written = with_choices(found.web.graph)
-    if written is found.web.graph:
-        return found
-    again = _cutter(written, prices, others)
-    return found if again.chosen() is None else again
+    again = _cutter(second, prices, others)
+    return found if again.chosen() is None and second is written else again
 
 
 def _cutter(graph: Graph, prices: Prices, others: Others | None) -> Cutter:
