@@ -40,6 +40,11 @@ def biased_rows(dtype: str, pitch: int) -> Body:
     )
 
 
+def angles(shape: tuple[int, int]) -> Body:
+    """Sines of positions times frequencies."""
+    return lambda g: g.cast(g.sin(g.mul(g.input("t", shape, "f32"), g.input("f", (1, 128), "f32"))), "bf16")
+
+
 def soft_rows(pitch: int) -> Body:
     return lambda g: g.cast(g.softmax(g.input("x", (64, 1001), "bf16", strides=(pitch, 1))), "bf16")
 
@@ -288,6 +293,9 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "rows of 1001": Remedy(
         soft_rows(1001), "pad its rows in memory to a multiple of 8 elements", soft_rows(1008)
+    ),
+    "angles of positions": Remedy(
+        angles((64, 1)), "give an input both, as a dense copy of what repeats along them", angles((64, 128))
     ),
     "an input that repeats": Remedy(repeated((0, 1)), "hand over a dense copy", repeated(None)),
     "a column-major f8 weight": Remedy(

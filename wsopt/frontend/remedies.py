@@ -16,6 +16,7 @@ OWN_SUMS = (
 )
 SLICE_BEFORE = "make {} an input, and hand over the slice, with its strides: it is a view, and moves nothing"
 SLICE_COPY = "make the slice an input, and hand over a dense copy of it"
+WHOLE_TILE = "give an input both, as a dense copy of what repeats along them"
 READ_COPY = "make what is read of it an input, and hand over a dense copy of that"
 FIRST_ELEMENT = (
     "let slices, zeros around a tensor and parts that are joined begin at a multiple of {} elements, or hand over a "

@@ -164,7 +164,10 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
     tensors = [*(source.view for source in region.row_sources), *stored]
     if not region.row_sources:
         yield from _uncopied_problems(region, machine)
-        yield f"graph {region.name}: no input has the rows and columns that {held}"
+        yield (
+            f"graph {region.name}: no input has the rows and columns that {held}, and a kernel streams one that has; "
+            f"{remedies.WHOLE_TILE}"
+        )
     along = tensors[0].roles[-1] if reduces and tensors else Role.COLUMN
     yield from (
         f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
