@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from emit_builds import Body, build, case, graph_of, h200
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.needed import needed
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import Graph
 from wsopt.lowering.structures import structures
@@ -75,6 +77,14 @@ def slice_of_counted(g: GraphBuilder) -> Symbol:
     return g.slice(g.add(x, i), axis=0, start=32, stop=64, name="y")
 
 
+def one_row(g: GraphBuilder) -> Symbol:
+    """One row of what is computed of a row that all have, and of numbers of columns."""
+    x, v, s = (
+        g.input(name, shape, "f32") for name, shape in (("x", (64, 256)), ("v", (256,)), ("s", (1, 256)))
+    )
+    return g.slice(g.add(g.mul(x, v), s), axis=0, start=5, stop=6, name="y")
+
+
 def every_second(g: GraphBuilder) -> Symbol:
     """Rotary embedding of pairs by slices with a step, stacked to pairs again."""
     x = g.input("x", (48, 4, 64), "bf16")
@@ -89,7 +99,7 @@ GRAPHS: dict[str, Body] = {
     body.__name__: body
     for body in (
         *(appended, three, computed, rolled, partly_turned, labels),
-        *(slice_of_joined, slice_of_counted, every_second),
+        *(slice_of_joined, slice_of_counted, one_row, every_second),
     )
 }
 
@@ -154,6 +164,51 @@ def test_zeros_that_begin_inside_of_a_row_are_refused() -> None:
         LoweringError, match="zeros behind 192 elements are seen in rows of 128; let them begin where"
     ):
         find_region(graph_of(seen_in_rows))
+
+
+def _step(rng: random.Random, g: GraphBuilder, known: list[Symbol]) -> Symbol:
+    """One more tensor of two dimensions: joined, sliced, turned, or computed of others."""
+    a, axis = rng.choice(known), rng.choice((0, 1))
+    extent = a.shape[axis]
+    match rng.choice(("concat", "slice", "step", "transpose", "add", "where", "index")):
+        case "concat":
+            fitting = [b for b in known if b.shape[1 - axis] == a.shape[1 - axis]]
+            return g.concat(a, *(rng.choice(fitting) for _ in range(rng.randint(1, 2))), axis=axis)
+        case "slice":
+            start = rng.randrange(extent)
+            return g.slice(a, axis=axis, start=start, stop=rng.randint(start + 1, extent))
+        case "step" if extent > 1:
+            return g.slice(a, axis=axis, start=rng.randrange(2), step=2)
+        case "transpose":
+            return g.transpose(a, perm=(1, 0))
+        case "where":
+            return g.where(g.greater(a, 0.0), a, g.exp(g.minimum(a, 1.0)))
+        case "index":
+            return g.add(a, g.cast(g.iota(shape=a.shape, axis=axis), "f32"))
+    fitting = [b for b in known if b.shape == a.shape or _broadcasts(a, b)]
+    return g.add(a, rng.choice(fitting))
+
+
+def _broadcasts(a: Symbol, b: Symbol) -> bool:
+    return all(m in (n, 1) or n == 1 for m, n in zip(a.shape, b.shape, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_graphs_mean_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(10):
+        g = GraphBuilder("drawn")
+        shapes = ((6, 8), (6, 8), (1, 8), (6, 1))
+        known = [g.input(f"x{number}", shape, "f32") for number, shape in enumerate(shapes)]
+        for _ in range(rng.randint(2, 7)):
+            known.append(_step(rng, g, known))
+        g.output(known[-1])
+        plain = needed(g.build())
+        written, inputs = with_choices(plain), random_inputs(plain, seed)
+        (value,) = evaluate(plain, inputs).values()
+        (found,) = evaluate(written, {one.name: inputs[one.name] for one in written.inputs}).values()
+        assert found.shape == value.shape
+        assert np.array_equal(found, value, equal_nan=True)
 
 
 def test_every_moved_part_is_the_inputs_own() -> None:

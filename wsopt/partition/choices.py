@@ -136,7 +136,7 @@ class _Writer:
     def _moved(self, name: str, window: _Window) -> str:
         """A tensor as it is seen through a window. What lies outside of the tensor may be anything."""
         shape = self.shapes[name]
-        if len(shape) < window.back or shape[-window.back] == 1 < window.extent:
+        if len(shape) < window.back or shape[-window.back] == 1:
             return name  # the same everywhere
         if (window.shift, window.extent) == (0, shape[-window.back]):
             return name
