@@ -78,6 +78,12 @@ def moved_in(g: GraphBuilder) -> Symbol:
     return g.cast(g.add(g.pad(x, low=(0, 3), high=(0, 9)), z), "bf16", name="y")
 
 
+def stored_as_they_are(g: GraphBuilder) -> Symbol:
+    """Two tensors side by side, of which TMA takes neither the second one nor its place."""
+    x, z = g.input("x", (21, 28), "bf16", strides=(48, 1)), g.input("z", (21, 28), "bf16")
+    return g.concat(x, z, name="y")
+
+
 def cut(rows: int, columns: int, consumers: int = 1) -> Structure:
     return Structure(rows, columns, 1, consumers, 4, Sharing.COOPERATIVE, True, False, 1, 1)
 
@@ -91,6 +97,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "second of three": (second_of_three, cut(4, 256)),
     "odd rows": (odd_rows, cut(2, 256, 2)),
     "odd softmax": (odd_softmax, cut(4, 256, 2)),
+    "stored as they are": (stored_as_they_are, cut(4, 32)),
     "moved in": (moved_in, cut(4, 256)),
 }
 

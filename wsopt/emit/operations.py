@@ -161,11 +161,13 @@ class Operations:
 
     def arithmetic(self, op: TileOp, age: Age, place: int, *, masked: bool) -> Iterator[str]:
         """Tiles brought into registers, and what is computed of them."""
+        phases = [one for one in self.plan.program.loop if one.items and one.consumer == op.consumer]
         if not op.items:
             yield from self._reads(op, {source.name for source in self.plan.program.streamed}, place)
+            if self.plan.loops_over_tiles and not phases:  # tensors that are stored as they are
+                yield from self.vectors(self.of_tiles)
             return
-        phases = (one for one in self.plan.program.loop if one.items and one.consumer == op.consumer)
-        if self.plan.loops_over_tiles and (op is next(phases) or op.id.subject == AGAIN):
+        if self.plan.loops_over_tiles and (op is phases[0] or op.id.subject == AGAIN):
             yield from self.vectors(self.of_tiles)
         needed = self.writer.needed(masked=masked)
         chosen = [item for item in op.items if item.name in needed]
