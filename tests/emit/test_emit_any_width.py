@@ -135,7 +135,7 @@ def test_machine_code_is_what_was_asked_for(body: Body, s: Structure, other_trit
 def test_rows_without_a_product_are_refused() -> None:
     g = GraphBuilder("rows")
     g.output(g.cast(g.softmax(g.input("x", (64, 100), "bf16")), "bf16", name="y"))
-    with pytest.raises(LoweringError, match=r"tensor y: .* has a stride of 200 bytes; TMA needs"):
+    with pytest.raises(LoweringError, match=r"tensor x: .* has a stride of 200 bytes; TMA needs"):
         next(structures(find_region(g.build()), load_machine("h200")))
 
 

@@ -31,11 +31,22 @@ def matmul(
     return lambda g: g.matmul(g.input("a", *a), g.input("b", *b), name="p", **attrs)
 
 
-def biased_rows(dtype: str, columns: int) -> Body:
-    """Rows to which one vector is added: no product, and no run of elements that could be cut anywhere."""
+def biased_rows(dtype: str, pitch: int) -> Body:
+    """Rows of 513 to which one vector is added: no product, and no run of elements that could be cut anywhere."""
     return lambda g: g.cast(
-        g.add(g.input("x", (64, columns), dtype), g.input("v", (columns,), "f32")), dtype, name="y"
+        g.add(g.input("x", (64, 513), dtype, strides=(pitch, 1)), g.input("v", (513,), "f32")),
+        dtype,
+        name="y",
     )
+
+
+def angles(shape: tuple[int, int]) -> Body:
+    """Sines of positions times frequencies."""
+    return lambda g: g.cast(g.sin(g.mul(g.input("t", shape, "f32"), g.input("f", (1, 128), "f32"))), "bf16")
+
+
+def soft_rows(pitch: int) -> Body:
+    return lambda g: g.cast(g.softmax(g.input("x", (64, 1001), "bf16", strides=(pitch, 1))), "bf16")
 
 
 def padded(strides: tuple[int, int] | None) -> Body:
@@ -274,16 +285,17 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "513 columns": Remedy(
         biased_rows("bf16", 513),
-        "make its last extent a multiple of 8: pad what it is computed from, and cut the result",
+        "pad its rows in memory to a multiple of 8 elements, and declare the strides that it has then",
         biased_rows("bf16", 520),
     ),
     "513 columns in f32": Remedy(
-        biased_rows("f32", 513), "make its last extent a multiple of 4", biased_rows("f32", 516)
+        biased_rows("f32", 513), "pad its rows in memory to a multiple of 4", biased_rows("f32", 516)
     ),
     "rows of 1001": Remedy(
-        lambda g: g.cast(g.softmax(g.input("x", (64, 1001), "bf16")), "bf16"),
-        "rows of a multiple of 8 elements can be stored",
-        lambda g: g.cast(g.softmax(g.input("x", (64, 1000), "bf16")), "bf16"),
+        soft_rows(1001), "pad its rows in memory to a multiple of 8 elements", soft_rows(1008)
+    ),
+    "angles of positions": Remedy(
+        angles((64, 1)), "give an input both, as a dense copy of what repeats along them", angles((64, 128))
     ),
     "an input that repeats": Remedy(repeated((0, 1)), "hand over a dense copy", repeated(None)),
     "a column-major f8 weight": Remedy(
@@ -303,8 +315,13 @@ REMEDIES: dict[str, Remedy] = {
     "a sum of integers": Remedy(integer_rows(cast=False), "cast to f32 first", integer_rows(cast=True)),
     "bools as an output": Remedy(
         lambda g: g.greater(product(g), 0.0, name="y"),
-        "add a cast to a floating-point type",
-        lambda g: g.cast(g.greater(product(g), 0.0), "bf16"),
+        'add a cast to "i8"',
+        lambda g: g.cast(g.greater(product(g), 0.0), "i8"),
+    ),
+    "numbers as i32": Remedy(
+        lambda g: g.cast(product(g), "i32", name="y"),
+        'or cast it to "i8" where it is no larger',
+        lambda g: g.cast(product(g), "i8", name="y"),
     ),
     "a long row's logarithms": Remedy(
         logarithms(50257), "rows of a multiple of 4 elements can be stored", logarithms(50256)

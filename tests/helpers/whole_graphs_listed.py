@@ -266,6 +266,39 @@ def embedded_queries(g: GraphBuilder) -> Symbol:
     return _linear(g, _normed(g, x, "h"), "q", 128)
 
 
+def cached_attention(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """Attention of one query whose key and value are appended to those of a cache, which are results as well."""
+    q = g.input("q", (2, 4, 1, 64), "bf16")
+
+    def appended(name: str) -> Symbol:
+        cache, one = (g.input(f"{name}{what}", (2, 4, n, 64), "bf16") for what, n in (("s", 63), ("", 1)))
+        return g.concat(cache, one, axis=2, name=f"{name}_all")
+
+    k, v = appended("k"), appended("v")
+    p = g.cast(g.softmax(g.mul(g.matmul(q, k, transpose_b=True), 0.125)), "bf16")
+    return g.cast(g.matmul(p, v), "bf16", name="y"), k, v
+
+
+def shifted_windows(g: GraphBuilder) -> Symbol:
+    """A layer norm of an image whose rows and columns begin elsewhere, in windows of 8 by 8."""
+    x = g.input("x", (2, 16, 16, 64), "bf16")
+    for axis in (1, 2):
+        x = g.concat(g.slice(x, axis=axis, start=4), g.slice(x, axis=axis, stop=4), axis=axis)
+    windows = g.transpose(g.reshape(x, shape=(2, 2, 8, 2, 8, 64)), perm=(0, 1, 3, 2, 4, 5))
+    rows = g.reshape(windows, shape=(8, 64, 64))
+    return g.cast(g.layer_norm(rows, _weight(g, "w", 64), _weight(g, "b", 64)), "bf16", name="y")
+
+
+def paired_rotary(g: GraphBuilder) -> Symbol:
+    """Queries of a product, of which neighbours are turned: the first and the second of each pair."""
+    x = g.input("x", (128, 256), "bf16")
+    pairs = g.reshape(_heads(g, _linear(g, x, "q_", 256), 4), shape=(128, 4, 32, 2))
+    cos, sin = (g.input(name, (128, 1, 32, 1), "f32", constant=True) for name in ("cos", "sin"))
+    first, second = g.slice(pairs, stop=1), g.slice(pairs, start=1)
+    turned = g.concat(first * cos - second * sin, second * cos + first * sin)
+    return g.cast(g.reshape(turned, shape=(128, 256)), "bf16", name="y")
+
+
 GRAPHS: Mapping[str, Body] = {
     body.__name__: body
     for body in (
@@ -290,6 +323,9 @@ GRAPHS: Mapping[str, Body] = {
         patches,
         embedding,
         embedded_queries,
+        cached_attention,
+        shifted_windows,
+        paired_rotary,
     )
 }
 

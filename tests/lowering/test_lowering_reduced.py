@@ -197,3 +197,16 @@ def test_a_length_beside_a_single_row_or_key_stays_one_number(viewed: bool) -> N
         assert {one.type_of("q").shape[2] for one in found} > {8}
         assert {one.type_of("n").size for one in found} <= {1, 2}
         assert all(any(bound.terms for bound in find_region(one).bounds) for one in found)
+
+
+def test_the_width_of_packed_heads_stays_for_the_kernel_knows_it() -> None:
+    def scores(g: GraphBuilder) -> Symbol:
+        q, k = g.input("q", (4, 64, 64), "bf16"), g.input("k", (64, 256), "bf16")
+        heads = g.transpose(g.reshape(k, shape=(64, 4, 64)), perm=(1, 0, 2))
+        return g.matmul(q, heads, transpose_b=True, name="p")
+
+    cut = replace(CUT, depth=32)
+    graph = graph_of(scores)
+    for small in (reduced(graph, cut, 2), *further(graph, cut, 2)):
+        assert small.type_of("q").shape[2] == 64
+        assert small.type_of("k").shape[1] % 64 == 0

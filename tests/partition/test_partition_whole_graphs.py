@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from whole_graphs_listed import GRAPHS, whole_graph
 
+from wsopt.errors import LoweringError
+from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.needed import needed
 from wsopt.machine.types import Machine
 from wsopt.partition.accept import Oracle, refusal_of
@@ -39,3 +41,20 @@ def test_a_view_that_nobody_can_read_is_copied_by_a_kernel(h200: Machine) -> Non
         piece for piece in found.pieces if {node.op for node in piece.graph.nodes} <= {"reshape", "transpose"}
     ]
     assert {piece.graph.outputs for piece in copies} == {("transpose_0",), ("reshape_1",)}
+
+
+def test_an_output_that_is_a_view_of_an_input_is_copied_beside_a_product(h200: Machine) -> None:
+    g = GraphBuilder("beside")
+    x, w = g.input("x", (64, 256), "bf16"), g.input("w", (128, 256), "bf16", constant=True)
+    y = g.cast(g.matmul(x, w, transpose_b=True), "bf16", name="y")
+    g.output(y, g.slice(x, axis=1, stop=128, name="z"))
+    check_cuttable(g.build(), h200)
+
+
+def test_an_output_that_moves_nothing_is_still_made_outside(h200: Machine) -> None:
+    g = GraphBuilder("beside")
+    x, w = g.input("x", (64, 256), "bf16"), g.input("w", (128, 256), "bf16", constant=True)
+    y = g.cast(g.matmul(x, w, transpose_b=True), "bf16", name="y")
+    g.output(y, g.reshape(x, shape=(32, 512), name="z"))
+    with pytest.raises(LoweringError, match="output z is an input seen in another way"):
+        check_cuttable(g.build(), h200)

@@ -38,14 +38,16 @@ class ByAddress(Generic[T]):
 
     def at(self, index: Mapping[Role, str]) -> str:
         """The addresses of the elements at these places along the axes."""
-        known, view = dict(self.strides), self.of.view
+        known = dict(self.strides)
+        view: View = self.of.view
         places = {
             role: f"({at} + {view.first[role]})" if role in view.first else at for role, at in index.items()
         }
         terms: list[str] = [
             f"{places[role]} * {known[role]}" if role in known else places[role] for role in view.roles
         ]
-        return " + ".join([self.pointer, *terms])
+        begin: list[str] = [str(view.offset)] if view.offset else []
+        return " + ".join([self.pointer, *terms, *begin])
 
 
 def contiguous_place(view: View) -> int | None:

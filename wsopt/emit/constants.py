@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from wsopt.emit import (
     dynamic,
@@ -21,7 +22,7 @@ from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
 from wsopt.emit.sums import sum_layouts
-from wsopt.emit.tensors import turned
+from wsopt.emit.tensors import PAIRS_LAYOUT, turned
 from wsopt.program.lazy import LEAST
 from wsopt.program.row_layout import reduces_outer, row_layout, tile_layout, widest_bits
 from wsopt.tensors.views import Packing, Role
@@ -87,6 +88,9 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
         tiles = [*streamed, *(output.view for output in program.after.tile_outputs)]
         rows = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)
         yield plan.loop_layout, rows.text(), "how a tile of rows lies in a consumer's registers"
+        for step in sorted({view.step for view in streamed} - {1}):
+            wider = replace(rows, vector=rows.vector * step).text()
+            yield PAIRS_LAYOUT, wider, "how a tile of pairs lies there, which is split into one of each"
         if reduces_outer(tiles):
             why = "the same of columns, as they lie in memory"
             yield turned(plan.loop_layout), rows.turned().text(), why

@@ -14,7 +14,7 @@ from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
 from wsopt.emit.stores import store_by_address
 from wsopt.emit.sums import accumulator_names
-from wsopt.emit.tensors import Box, tile_load, tile_view
+from wsopt.emit.tensors import PAIRS_LAYOUT, Box, tile_load, tile_view
 from wsopt.emit.text import environment, of_slot
 from wsopt.emit.vectors import load_text, widened
 from wsopt.graph.types import DType
@@ -161,11 +161,13 @@ class Operations:
 
     def arithmetic(self, op: TileOp, age: Age, place: int, *, masked: bool) -> Iterator[str]:
         """Tiles brought into registers, and what is computed of them."""
+        phases = [one for one in self.plan.program.loop if one.items and one.consumer == op.consumer]
         if not op.items:
             yield from self._reads(op, {source.name for source in self.plan.program.streamed}, place)
+            if self.plan.loops_over_tiles and not phases:  # tensors that are stored as they are
+                yield from self.vectors(self.of_tiles)
             return
-        phases = (one for one in self.plan.program.loop if one.items and one.consumer == op.consumer)
-        if self.plan.loops_over_tiles and (op is next(phases) or op.id.subject == AGAIN):
+        if self.plan.loops_over_tiles and (op is phases[0] or op.id.subject == AGAIN):
             yield from self.vectors(self.of_tiles)
         needed = self.writer.needed(masked=masked)
         chosen = [item for item in op.items if item.name in needed]
@@ -206,15 +208,24 @@ class Operations:
     def _reads(self, op: TileOp, names: set[str], place: int) -> Iterator[str]:
         """Streamed tensors' slots brought into registers, each once, in the type that is computed with."""
         tiles = {self.place(tile)[1].view: tile for tile in op.inputs}
-        read = (s for s in self.plan.program.streamed if s.name in names and s.view in tiles)
+        read = (s for s in self.plan.program.streamed if s.name in names and s.view.moved in tiles)
         for name, source in {self.writer.sources[one.name].name: one for one in read}.items():
             layout, held = self.writer.layout, self.writer.sources[source.name].dtype
-            tile = tiles[source.view]
+            tile = tiles[source.view.moved]
+            if source.view.step > 1:
+                yield f"{name} = {self._one_of_pairs(source.view, tile, place)}{converted(source.view, held)}"
+                continue
             if source.view.packing is Packing.FRAGMENTS or source.view.each > 1:
                 yield f"{name} = {self._taken_apart(source.view, tile, place)}{converted(source.view, held)}"
                 continue
             layout = layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
             yield f"{name} = {self.loaded(tile, place, layout)}{converted(source.view, held)}"
+
+    def _one_of_pairs(self, view: View, tile: ValueId, place: int) -> str:
+        """One element of every pair of a tile's rows, brought into registers."""
+        pairs = self.loaded(tile, place, PAIRS_LAYOUT)
+        split = f"{pairs}.reshape([CONSUMER_ROWS, TILE_COLUMNS, {view.step}]).split()[{view.offset}]"
+        return f"gl.convert_layout({split}, {self.writer.layout})"
 
     def _taken_apart(self, view: View, tile: ValueId, place: int) -> str:
         """A tile of packed elements, or of elements that neighbours share, brought into registers."""

@@ -340,7 +340,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         o.name: boxes.box("written", o.name.replace(".", "_"), o.view, subtile) for o in after.tile_outputs
     }
     outputs_by_address = tuple(
-        ByAddress(o, names(f"written:{o.name}", o.name))
+        ByAddress(o, names(f"written:{o.name}", o.name.replace(".", "_")))
         for o in after.outputs
         if not (o.is_tile or o.over_rows)
     )
@@ -388,7 +388,9 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
 def loop_name(names: Names, source: Source) -> str:
     """The identifier of what a loop reads of a tensor, in registers."""
     view = source.view
-    return names(f"loop:{view.tensor}:{view.roles}:{view.cutouts}:{view.chosen}", f"{view.tensor}_value")
+    return names(
+        f"loop:{view.tensor}:{view.roles}:{view.cutouts}:{view.chosen}:{view.offset}", f"{view.tensor}_value"
+    )
 
 
 def _inputs_ahead(verified: VerifiedSchedule) -> int:

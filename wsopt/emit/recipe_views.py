@@ -60,6 +60,8 @@ def map_extents(view: View) -> tuple[Integer, ...]:
     *outer, last = (
         cutout[2] if cutout else extent for extent, cutout in zip(axis_extents(view), cutouts, strict=True)
     )
+    if view.step > 1:
+        return (*outer, last * view.step)
     return (*outer, (last + -1) * view.apart + 1 if view.apart > 1 else last)
 
 
@@ -93,9 +95,14 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
     if shape:
         yield Check(product(shape), "at_least", 1, (f"{tensor} has no elements: its shape is ", shape))
     merged = {dim for group in view.origin for dim in group}
-    for dim in sorted({*range(view.rank)} - merged):
-        told = (f"{tensor}: dimension {dim} has ", shape[dim], " elements, expected 1")
-        yield Check(shape[dim], "equal", 1, told)
+    alone = {dim: extent for dim, extent, _ in view.single}
+    for dim in sorted({*range(view.rank)} - merged | {*alone}):
+        count = alone.get(dim, 1)
+        expected = (f"{tensor}: dimension {dim} has ", shape[dim], f" elements, expected {count}")
+        yield Check(shape[dim], "equal", count, expected)
+    for dim, _, known in view.single:
+        spaced = (f"{tensor}: dimension {dim} has to have its elements {known} apart",)
+        yield Check(_stride(view.tensor, dim), "equal", known, spaced)
     for (group, part), cutout in zip(_axes(view), view.cutouts or (None,) * len(view.roles), strict=True):
         if cutout is None:
             yield from _merged(view, group, *part)
@@ -103,9 +110,10 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
             yield from _cut_out(view, group, part[1], cutout)
     near = len(view.origin) - 1 if copied else contiguous_place(view)
     if near is not None:  # the axis whose stride neither the kernel nor a tensor map is told
-        apart = if_one(axis_extents(view)[near], view.apart, axis_strides(view)[near])
+        step = max(view.apart, view.step)
+        apart = if_one(axis_extents(view)[near], step, axis_strides(view)[near])
         yield Check(
-            apart, "equal", view.apart, (f"{tensor}: dimension {view.origin[near][-1]} has to be contiguous",)
+            apart, "equal", step, (f"{tensor}: dimension {view.origin[near][-1]} has to be contiguous",)
         )
     if copied:
         for stride in map_strides(view)[:-1]:

@@ -75,4 +75,5 @@ def store_of_elements(plan: KernelPlan, argument: ByAddress[Output], value: str,
     rows, columns = f"gl.expand_dims({own}rows, 1)", f"gl.expand_dims({own}columns, 0)"
     # Beyond 2^31 elements an offset would not fit the type of the indices.
     address = argument.at(plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)"))
-    return f"gl.store({address}, {value}, mask=({rows} < {plan.row_end}) & ({columns} < column_extent))"
+    end = "ROW_LENGTH" if plan.loops_over_tiles and not plan.columns else "column_extent"
+    return f"gl.store({address}, {value}, mask=({rows} < {plan.row_end}) & ({columns} < {end}))"

@@ -47,6 +47,9 @@ SIGNATURE = {
     DType.BOOL: "i8",
 }
 
+PAIRS_LAYOUT = "PAIRS_LAYOUT"
+"""The constant that says how a tile of pairs lies in registers, before it is split into one of each pair."""
+
 WORD_BITS, _WORD = 16, ("gl.int16", "i16")
 """Bits of the words in which packed fragments are copied and loaded, and their type in Gluon and in a signature."""
 
@@ -174,7 +177,8 @@ def part_boxes(name: str, view: View, extents: Mapping[Role, int]) -> tuple[Box,
 def row_box(name: str, view: View, extents: Mapping[Role, int], most: int) -> Box:
     """Box of whole rows, not swizzled. Where that makes them one copy, rows are folded into parts of `most`."""
     *outer, columns = (1 if role in OUTER else extents[role] for role in view.roles)
-    fold = most if columns > most and view.extents[-1] % most == 0 and not view.cutouts else 0
+    extent = view.of(view.roles[-1], view.extents[-1])
+    fold = most if columns > most and extent % most == 0 and not view.cutouts else 0
     inner = (columns // fold, fold) if fold else (columns,)
     return Box(name, view, (*outer, *inner), 0, fold, tuple(view.first.items()))
 
@@ -237,6 +241,8 @@ def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:
         if (shared := box.view.sharing(role) * words) > 1 and place[role] != "0":
             spread = f" * {box.view.apart}" if role is box.view.roles[-1] and box.view.apart > 1 else ""
             return f"{place[role]} // {shared}{spread}"
+        if box.view.step > 1 and role is box.view.roles[-1] and place[role] != "0":
+            return f"({place[role]}) * {box.view.step}" + (f" // {box.fold}" if box.fold else "")
         terms = [place[role]] if place[role] != "0" or role not in first else []
         if box.fold and role is Role.COLUMN and terms != ["0"]:
             return f"({terms[0]}) // {box.fold}"

@@ -10,7 +10,7 @@ from wsopt.emit.addresses import ByAddress
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.graph.types import DType
-from wsopt.tensors.views import Role, Source, View
+from wsopt.tensors.views import FULL, Role, Source, View
 
 
 def widened(view: View) -> str:
@@ -28,12 +28,30 @@ def load_text(vector: ByAddress[Source], index: dict[Role, str], inside: str) ->
 
 
 def load(plan: KernelPlan, name: str) -> str:
-    """The load of a vector or scalar for a tile that is an iteration, of what the tensor has."""
+    """The load of a vector or scalar for a tile that is an iteration, of what the tensor has; or of a whole tile that
+    TMA does not take.
+    """
     spans = plan.vectors[name].of.spans
+    if spans == FULL:
+        return _load_tile(plan, plan.vectors[name])
     ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
     along = _before_end(plan) if ragged and Role.COLUMN in spans else ""
     inside = "rows < row_extent" if Role.ROW in spans else along
     return load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
+
+
+def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
+    """The load by threads of a tile's elements, as far as its rows and columns reach; zeros outside of the tensor."""
+    view, end = tile.of.view, "column_extent" if plan.columns else "ROW_LENGTH"
+    rows, columns = "gl.expand_dims(rows, 1)", "gl.expand_dims(columns, 0)"
+    inside = [f"({rows} < row_extent)", f"({columns} < {end})"]
+    for role, cutout in zip(view.roles, view.cutouts, strict=False):
+        if cutout and not 0 <= cutout[0] <= cutout[2] - view.extents[view.roles.index(role)]:
+            at = f"{plan.place(rows, columns)[role]} + {cutout[0]}"
+            inside.append(f"({at} >= 0) & ({at} < {cutout[2]})")
+    # Beyond 2^31 elements an offset would not fit the type of the indices.
+    index = plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)")
+    return load_text(tile, index, " & ".join(inside))
 
 
 def _before_end(plan: KernelPlan) -> str:

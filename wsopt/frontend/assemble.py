@@ -10,8 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
 from wsopt.frontend.axes import Dim, RawView
-from wsopt.frontend.expand import OUTPUTS
+from wsopt.frontend.expand import STORED
 from wsopt.frontend.kinds import F8, Kind, producer
 from wsopt.frontend.merging import Layout, merge_views
 from wsopt.frontend.over_rows import ending, is_carried
@@ -48,8 +49,11 @@ Extent = tuple[str, int] | tuple[Share | int, ...] | int
 def _output_view(draft: Draft, name: str, piece: int, value: Term) -> RawView:
     """View of an output. Raises LoweringError for an output that is neither a tile nor one value a row."""
     axes, kind, spans = draft.axes, draft.axes.graph.type_of(name), draft.pool.spans(value)
-    if kind.dtype not in OUTPUTS and not (kind.dtype is DType.I32 and spans == {Role.ROW}):
-        raise LoweringError(f"output {name} is {kind.dtype.value}; add a cast to a floating-point type")
+    if kind.dtype not in STORED:
+        remedy = (
+            remedies.STORED_CONDITION if kind.dtype is DType.BOOL else "add a cast to a floating-point type"
+        )
+        raise LoweringError(f"output {name} is {kind.dtype.value}; {remedy}")
     if Role.STREAM in spans:
         raise LoweringError(
             f"output {name} varies along the streamed axis, which a kernel never holds whole; it can only "
@@ -78,7 +82,7 @@ def _shape(draft: Draft, raw: RawView, layout: Layout) -> tuple[Extent, ...]:
     inputs = [raw for use, raw in draft.raw.items() if use in layout.views]
     known = [((raw.tensor, dim), raw.atoms(dim)) for raw in inputs for dim in range(raw.rank)]
     seen = {dim for dims in layout.views[f"out:{raw.tensor}:0"].origin for dim in dims}
-    joined = {dim for one in raw.dims if one.cutout for dim in one.origin}
+    joined = {dim for one in raw.dims if one.cutout for dim in one.origin} | raw.alone
 
     def extent(dim: int) -> Extent:
         if dim in joined:

@@ -58,7 +58,8 @@ class RawDim:
 class RawView:
     """A tensor of `rank` dimensions, by axis, before axes are merged. The places along an axis may be `chosen` by
     another tensor, by the name of its use. Whole numbers of four bits are signed, or
-    unsigned and less a `zero`.
+    unsigned and less a `zero`. Of the `single` dimensions, each with its extent and stride, one element is seen, for
+    which everything begins at an `offset` in elements.
     """
 
     tensor: str
@@ -68,15 +69,22 @@ class RawView:
     dims: tuple[RawDim, ...]
     chosen: tuple[Dim, str] | None = None
     zero: int | None = None
+    single: tuple[tuple[int, int, int], ...] = ()
+    offset: int = 0
 
     def along(self, kept: Callable[[RawDim], bool]) -> RawView:
         """The view less dimensions that are not `kept`: of one element, along which nothing varies."""
         chosen = self.chosen and self.chosen[0]
         return replace(self, dims=tuple(dim for dim in self.dims if dim.axis == chosen or kept(dim)))
 
+    @property
+    def alone(self) -> frozenset[int]:
+        """The dimensions of which one element is seen."""
+        return frozenset(dim for dim, _, _ in self.single)
+
     def atoms(self, dim: int) -> tuple[Dim, ...]:
         """The axes that a dimension of the tensor is made of, outer ones first; none of one that is a slice."""
-        own = [one for one in self.dims if one.origin == (dim,)]
+        own = [one for one in self.dims if one.origin == (dim,) and dim not in self.alone]
         return () if any(one.cutout for one in own) else tuple(one.axis for one in own)
 
 
@@ -205,14 +213,16 @@ class Axes:
                     dims += self._slice(taken, *taken[atom], stride * step, dim, step, whole, extent)
                 else:
                     dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
-        dims = list(
-            _folded(dims, self.shapes[end], path[-1], remedies.SLICE_COPY if given else remedies.OWN_OUTPUTS)
-        )
+        remedy = remedies.SLICE_COPY if given else remedies.OWN_OUTPUTS
+        dims, alone = _folded(dims, self.shapes[end], path[-1], remedy)
         if self.one_row is not None and any(dim.extent > 1 for dim in dims):
             pitch = -(-math.prod(self.shapes[end]) // PITCH) * PITCH
             dims.append(RawDim(self.one_row, 1, pitch, (), (0, 1)))
         constant = given is not None and given.constant
-        return RawView(path[-1], self.graph.type_of(path[-1]).dtype, constant, len(strides), tuple(dims))
+        single = tuple((d, self.shapes[end][d], strides[d]) for d in sorted({dim.origin[0] for dim in alone}))
+        offset = sum(dim.stride * dim.cutout[0] for dim in alone if dim.cutout)
+        dtype = self.graph.type_of(path[-1]).dtype
+        return RawView(path[-1], dtype, constant, len(strides), tuple(dims), single=single, offset=offset)
 
     def _slice(
         self,
@@ -236,6 +246,11 @@ class Axes:
             if not place and start % inner:
                 raise LoweringError(
                     f"node {axis[0]}: a slice from {start} on is seen in rows of {inner}; begin where such a row does"
+                )
+            if not place and length % inner and start // inner + self.extents[leaf] > length // inner:
+                raise LoweringError(
+                    f"node {axis[0]}: zeros behind {length} elements are seen in rows of {inner}; let them begin "
+                    "where such a row does"
                 )
             extent, first, known = self.extents[leaf], 0 if place else start // inner, 0 if place else whole
             last = extent if place else length // inner
@@ -273,24 +288,33 @@ class Axes:
         self.extents.update({(name, dim): extent for dim, extent in enumerate(self.shapes[name])})
 
 
-def _folded(dims: Sequence[RawDim], shape: tuple[int, ...], tensor: str, remedy: str) -> Iterator[RawDim]:
+def _folded(
+    dims: Sequence[RawDim], shape: tuple[int, ...], tensor: str, remedy: str
+) -> tuple[list[RawDim], list[RawDim]]:
     """The dimensions of a tensor of this shape; where a slice has one element of a dimension, the next one begins
-    further inside instead. Raises LoweringError, with the remedy, where that does not lie together with it.
+    further inside instead. Innermost ones of one element, within which nothing lies, follow apart. Raises
+    LoweringError, with the remedy, for another one, and for an element outside of the tensor.
     """
-    ahead = list(dims)
+    ahead, kept, alone = list(dims), list[RawDim](), list[RawDim]()
     while ahead:
         dim = ahead.pop(0)
         if dim.cutout is None or dim.extent > 1:
-            yield dim
+            kept.append(dim)
             continue
-        inner, place = ahead.pop(0) if ahead else None, dim.cutout[0]
+        inner, place = ahead[0] if ahead else None, dim.cutout[0]
         together = inner and inner.cutout is None and dim.stride == inner.extent * inner.stride
         split = inner is not None and inner.origin == dim.origin
-        if inner is None or not together or not 0 <= place < dim.cutout[2] or not dim.cutout[1]:
+        folds = inner is not None and together and dim.cutout[1]
+        innermost = all(one.cutout and one.extent == 1 for one in ahead)
+        if not 0 <= place < dim.cutout[2] or not (folds or innermost):
             raise LoweringError(
                 f"tensor {tensor}: one element of dimension {dim.origin[0]} is read or written, and no whole "
                 f"dimension lies next to it in memory; {remedy}"
             )
+        if inner is None or not folds:
+            alone.append(dim)
+            continue
+        ahead.pop(0)
         whole = dim.cutout[1] if split else dim.cutout[1] * shape[inner.origin[0]]
         ahead.insert(
             0,
@@ -301,6 +325,7 @@ def _folded(dims: Sequence[RawDim], shape: tuple[int, ...], tensor: str, remedy:
                 cutout=(place * inner.extent, whole, (place + 1) * inner.extent),
             ),
         )
+    return kept, alone
 
 
 def regroup(axes: Axes, node: str, old: str, new: str) -> None:

@@ -171,9 +171,20 @@ def _length(axes: Axes, run: Run, pitch: int) -> tuple[int, int, int] | None:
     found = list[tuple[int, int, int]]()
     for place, atom in enumerate(run):
         below, extent = math.prod(axes.extents[inner] for inner in run[place + 1 :]), axes.extents[atom]
-        parts = (part for part in range(2, min(extent - 1, _MOST_COLUMNS) + 1) if extent % part == 0)
+        ends = _ends(axes, atom)
+        parts = (
+            part for part in range(2, min(extent - 1, _MOST_COLUMNS) + 1) if extent % part == ends % part == 0
+        )
         found += [(place, part * below, part) for part in parts if part * below % pitch == 0]
     return max(found, key=lambda one: _convenience(one[1]), default=None)
+
+
+def _ends(axes: Axes, atom: Dim) -> int:
+    """Elements of an axis at whose multiples each tensor begins and ends of which it is a slice, maybe with zeros
+    around it; 0 where it is none.
+    """
+    own = ((whole, part) for whole, part in axes.slices.items() if atom in axes.leaves(part[0]))
+    return math.gcd(*(place for whole, (_, start) in own for place in (start, axes.extents[whole])))
 
 
 def _convenience(length: int) -> tuple[bool, bool, int]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
 from wsopt.frontend.values import Pool, Term
 from wsopt.graph.meaning import Array
 from wsopt.graph.ops import OPS
@@ -25,6 +26,9 @@ OPERANDS = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2, DType.F32)
 
 _FLOATS = (DType.F32, DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
 OUTPUTS = (*_FLOATS, DType.I8)
+"""Element types that a kernel rounds values to."""
+
+STORED = (*OUTPUTS, DType.I32)
 """Element types that a kernel stores."""
 
 SOURCES = (*_FLOATS, DType.I32, DType.I8, DType.BOOL)
@@ -142,6 +146,20 @@ def _condition(pool: Pool, node: Node, x: Term) -> Term:
     return pool.make("not_equal", (x, 0 if dtype in _WHOLE else 0.0), DType.BOOL, node.name)
 
 
+def _whole_number(pool: Pool, node: Node, x: Term) -> Term:
+    """A value as i32: a whole number is one where it is computed, and a condition is 1 where it holds, else 0."""
+    dtype = pool[str(x)].dtype
+    if dtype is DType.BOOL:
+        return pool.make("where", (x, 1, 0), DType.I32, node.name)
+    if dtype is DType.I32:
+        return x
+    if dtype is DType.I8:
+        return pool.make("add", (x, 0), DType.I32, node.name)
+    raise LoweringError(
+        f"node {node.name}: a cast of {dtype.value} to i32 is not lowered; {remedies.WHOLE_NUMBERS}"
+    )
+
+
 def pointwise(pool: Pool, node: Node, args: tuple[Term, ...], *, approximate: bool) -> Term:
     """The value of an elementwise node or a cast; numbers are folded.
 
@@ -160,10 +178,12 @@ def pointwise(pool: Pool, node: Node, args: tuple[Term, ...], *, approximate: bo
     if node.op == "cast":
         if dtype is DType.BOOL:
             return _condition(pool, node, args[0])
+        if dtype is DType.I32:
+            return _whole_number(pool, node, args[0])
         if dtype not in OUTPUTS:
             raise LoweringError(
                 f"node {node.name}: a cast to {dtype.value} is not lowered; "
-                f"to {', '.join(one.value for one in (*OUTPUTS, DType.BOOL))} it is"
+                f"to {', '.join(one.value for one in (*STORED, DType.BOOL))} it is"
             )
         return pool.make(f"round_{dtype.value}", args, dtype, node.name)
     if dtype is DType.I32 and family_of(node.op) not in _WHOLE_NUMBERS:

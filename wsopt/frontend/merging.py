@@ -112,6 +112,8 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
         each=max((dim.each for dim in ordered if roles[dim.axis] is Role.STREAM), default=1),
         column_each=max((dim.each for dim in ordered if roles[dim.axis] is Role.COLUMN), default=1),
         zero=raw.zero,
+        offset=raw.offset,
+        single=raw.single,
     )
 
 

@@ -16,6 +16,8 @@ OWN_SUMS = (
 )
 SLICE_BEFORE = "make {} an input, and hand over the slice, with its strides: it is a view, and moves nothing"
 SLICE_COPY = "make the slice an input, and hand over a dense copy of it"
+WHOLE_TILE = "give an input both, as a dense copy of what repeats along them"
+READ_COPY = "make what is read of it an input, and hand over a dense copy of that"
 FIRST_ELEMENT = (
     "let slices, zeros around a tensor and parts that are joined begin at a multiple of {} elements, or hand over a "
     "dense copy of what is read"
@@ -32,6 +34,14 @@ OWN_GRAPH = "give each a graph of its own"
 # pitches of rows that TMA cannot move: outputs are dense, and padding would change rows that are reduced.
 OPERAND_TYPE = "declare inputs as one of {}, and cast them before the call"
 SOURCE_TYPE = "declare it as one of {}"
+WHOLE_NUMBERS = (
+    "store it as f32 (leave the cast out), which has whole numbers exactly up to 2^24, "
+    'or cast it to "i8" where it is no larger, and convert it after the call'
+)
+STORED_CONDITION = (
+    'add a cast to "i8": it has a byte an element, 1 where the condition holds, and can be seen as bool after the '
+    "call, which moves nothing"
+)
 IEEE = (
     "a product of f32 in ieee precision is six of bf16, of operands that other kernels have split; compile a graph "
     'without named extents, which is cut, or choose the precision "tf32"'

@@ -114,7 +114,7 @@ def _piece(reader: Reader, node: Node, piece: int) -> Term:
     """The value of an elementwise node for one of the tensors that lie one behind the other along an axis of it: what
     else it reads along that axis is a slice there.
     """
-    if node.op == "transpose":  # axes stand for its dimensions, whatever their order
+    if node.op in ("transpose", "reshape"):  # axes stand for its dimensions, whatever they are
         return reader.joined[node.tensors[0]][piece]
     if not is_pointwise(node) or node.op == "iota":
         raise LoweringError(

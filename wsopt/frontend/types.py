@@ -7,7 +7,7 @@ statements of its streamed loop; and what follows them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from wsopt.graph.types import DType
@@ -92,6 +92,13 @@ class Region:
     ending: tuple[Statement, ...] = ()
     offsets: Source | None = None
     in_parts: Region | None = None
+    row_sources: tuple[Source, ...] = field(init=False, repr=False, compare=False)
+    """The sources whose tiles of rows stream, where there is no product."""
+
+    def __post_init__(self) -> None:
+        # Found once: every structure asks for them, many times.
+        own = () if self.contractions else (one for one in self.sources if one.spans == FULL)
+        object.__setattr__(self, "row_sources", tuple(one for one in own if one.view.is_copied))
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""
@@ -136,14 +143,9 @@ class Region:
         return tuple(source for source in self.sources if source.spans == FULL and self.contractions)
 
     @property
-    def row_sources(self) -> tuple[Source, ...]:
-        """The sources whose tiles of rows stream, where there is no product."""
-        return tuple(source for source in self.sources if source.spans == FULL and not self.contractions)
-
-    @property
     def operands(self) -> tuple[View, ...]:
         """The streamed tensors, each once, left ones first."""
-        rows = dict.fromkeys(source.view for source in self.row_sources)
+        rows = dict.fromkeys(source.view.moved for source in self.row_sources)
         return (*rows, *(view for view in self._product_views if Role.STREAM in view.roles))
 
     @property

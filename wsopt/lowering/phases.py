@@ -267,6 +267,7 @@ def row_phase(
     of a row's values is, by each thread that has elements of the row.
     """
     vectors = [source for source in read_by(items, sources) if source.spans == frozenset({Role.COLUMN})]
+    tiles = [one for one in read_by(items, sources) if one.spans == FULL and not one.view.is_copied]
     lanes, warps = layout.lanes[1], layout.warps[1]
     rows = {item.name for item in every if isinstance(item, Reduction) or item.spans == _ROW}
     own, threads = s.rows // (layout.lanes[0] * layout.warps[0]), math.prod((*layout.lanes, *layout.warps))
@@ -282,7 +283,7 @@ def row_phase(
             for kind in map(_exchanged, items)
             if kind
         ),
-        vectors=len(vectors) * s.columns * layout.rows,
+        vectors=len(vectors) * s.columns * layout.rows + len(tiles) * s.rows * s.columns,
         lone=s.consumer_warps <= machine.schedulers_per_sm,
     )
 

@@ -118,7 +118,7 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
     and enough K-blocks to go round the ring. Rows that are reduced stay whole.
 
     Batches of products that are not reduced may be merged into rows, so that all are kept, and each has a share of
-    the rows.
+    the rows. An axis that lies inside another one in a dimension of a tensor stays, for the kernel knows its extent.
     """
     row, column, found = row_role(s.swap), column_role(s.swap), dict[Dim, int]()
     rows = math.ceil((2 * s.tile_rows + s.rows // 2) / ALIGNMENT) * ALIGNMENT
@@ -139,7 +139,19 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
             axes, role, targets[role], kept=streams and bool(s.tail), longer=longer and streams
         )
     few = () if axes.kind is Kind.PRODUCTS else axes.batches[1:]
-    return alike(found, shared_axes(axes)) | dict.fromkeys(few, 1)
+    inner = _inner_roles(axes)
+    known = {axis: axes.extents[axis] for axis, role in axes.roles.items() if role in inner}
+    return alike(found, shared_axes(axes)) | dict.fromkeys(few, 1) | known
+
+
+def _inner_roles(axes: Axes) -> frozenset[Role]:
+    """The roles of axes that are an inner part of a dimension of some tensor, as the width of packed heads is."""
+    region = find_region(axes.graph)
+    views = [*(one.view for one in region.sources), *(one.view for one in region.outputs)]
+    views += [*region.streams, *region.stationary_operands]
+    return frozenset(
+        role for view in views for role, (take, _) in zip(view.roles, view.parts, strict=False) if take
+    )
 
 
 def _fragment(axes: Axes) -> int:
@@ -342,5 +354,6 @@ def _split_off(axes: Axes) -> set[Dim]:
     }
     joined = (part for parts in axes.joints.values() for part in parts)
     uses = (*axes.paths, *axes.graph.outputs)
-    cut = {dim.axis for use in uses for dim in axes.raw_view(use).dims if dim.cutout}
+    raws = [axes.raw_view(use) for use in uses]
+    cut = {dim.axis for raw in raws for dim in raw.dims if dim.cutout or raw.alone & {*dim.origin}}
     return cut.union(inside, *(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))

@@ -25,13 +25,15 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
     yield from _page_problems(region)
     yield from _segment_problems(region)
     if not region.contractions:
-        yield from _row_problems(region)
+        yield from _row_problems(region, machine)
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
     reduced = region.whole_rows or region.running  # where zeros behind what is reduced would count
     remedy = remedies.REDUCED_PITCH if reduced else remedies.OUTPUT_PITCH
     for output in region.outputs:
-        # The threads that compute an output of a product can store it, whatever its rows begin with.
-        by_threads = output.by_threads and region.contractions and not region.whole_rows
+        # The threads that compute an output can store it, whatever its rows begin with.
+        by_threads = (
+            output.by_threads and not (region.contractions and region.whole_rows) and not region.running
+        )
         if output.has_columns and not by_threads:
             yield from _copy_problems(output.view, machine, remedy)
     full = (source.view for source in region.full_sources)
@@ -143,14 +145,29 @@ def _segment_problems(region: Region) -> Iterator[str]:
         )
 
 
-def _row_problems(region: Region) -> Iterator[str]:
+def _uncopied_problems(region: Region, machine: Machine) -> Iterator[str]:
+    """Why TMA copies none of the tiles that are read: threads read them only beside another one that streams."""
+    for view in (source.view for source in region.sources if source.spans == FULL):
+        if view.offset or view.strides[-1] != 1:
+            yield (
+                f"tensor {view.tensor}: its elements that are read do not lie next to each other, and no tensor is "
+                f"read beside it that TMA copies; {remedies.READ_COPY}"
+            )
+        yield from _copy_problems(view, machine, remedies.INPUT_PITCH)
+
+
+def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
     """Rows that do not lie as the loads and stores of rows need them."""
     reduces = bool(region.whole_rows or region.running)
     held = "are reduced" if reduces else "are stored"
     stored = (output.view for output in region.tile_outputs)
     tensors = [*(source.view for source in region.row_sources), *stored]
     if not region.row_sources:
-        yield f"graph {region.name}: no input has the rows and columns that {held}"
+        yield from _uncopied_problems(region, machine)
+        yield (
+            f"graph {region.name}: no input has the rows and columns that {held}, and a kernel streams one that has; "
+            f"{remedies.WHOLE_TILE}"
+        )
     along = tensors[0].roles[-1] if reduces and tensors else Role.COLUMN
     yield from (
         f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
@@ -167,7 +184,7 @@ def _row_problems(region: Region) -> Iterator[str]:
 def _copy_problems(view: View, machine: Machine, remedy: str) -> Iterator[str]:
     """Why TMA cannot move a tensor: order of strides, alignment."""
     where, alignment = f"tensor {view.tensor}", machine.tma_alignment_bytes
-    if view.strides[-1] != 1:
+    if view.strides[-1] != view.step:
         yield f"{where}: no axis has its elements next to each other; TMA needs a stride of 1: {remedies.DENSE}"
     begin = view.first.get(view.roles[-1], 0)
     if begin * view.dtype.bits // 8 % alignment:

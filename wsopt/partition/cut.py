@@ -15,6 +15,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.partition.accept import Oracle, refusal_of
 from wsopt.partition.candidates import Candidates, find_candidates
+from wsopt.partition.choices import is_written_out, with_choices
 from wsopt.partition.cover import Chosen, Option, cover
 from wsopt.partition.pieces import Piece, bare_pieces
 from wsopt.partition.prices import Level, Price, Prices
@@ -193,16 +194,40 @@ def _too_late(graph: Graph, prices: Prices) -> TimeOverError:
 def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cutter:
     """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all.
 
+    Where kernels do not compute all of it, those of the graph with choices written out may. That is tried first
+    where a node is one that no kernel computes as it is written.
+    """
+    graph = needed(graph)
+    written = with_choices(graph) if others is None else graph
+    if written is graph:
+        return _cutter(graph, prices, others)
+    certain = any(is_written_out(graph, node) for node in graph.nodes)
+    first, second = (written, graph) if certain else (graph, written)
+    found = _cutter(first, prices, others)
+    if found.chosen() is not None:
+        return found
+    again = _cutter(second, prices, others)
+    return found if again.chosen() is None and second is written else again
+
+
+def _cutter(graph: Graph, prices: Prices, others: Others | None) -> Cutter:
+    """The candidates of a graph as it is written.
+
     Whoever reads a view makes it again. Where nothing computes the graph so, a view may be a kernel's that copies.
     """
     web = Web(needed(graph))
-    _check_outputs(web)
-    made = _cutter_of(web, others, prices)
     copies = Web(web.graph, moves=True)
-    if others is not None or len(copies.solid) == len(web.solid) or made.chosen() is not None:
+    if others is not None or len(copies.solid) == len(web.solid):
+        _check_outputs(web)
+        return _cutter_of(web, others, prices)
+    made = None if _uncomputed(web) else _cutter_of(web, others, prices)
+    if made is not None and made.chosen() is not None:
         return made
+    _check_outputs(copies)
     copying = _cutter_of(copies, others, prices)
-    return made if copying.chosen() is None else copying
+    if copying.chosen() is None:
+        _check_outputs(web)
+    return made if made is not None and copying.chosen() is None else copying
 
 
 def _cutter_of(web: Web, others: Others | None, prices: Prices) -> Cutter:
@@ -235,13 +260,17 @@ def _certificate(found: Candidates, prices: Prices, chosen: Chosen) -> CutCertif
 
 def _check_outputs(web: Web) -> None:
     """Raise LoweringError for an output that no node computes."""
+    for name in _uncomputed(web)[:1]:
+        raise LoweringError(
+            f"graph {web.graph.name}: output {name} is an input seen in another way, or made of indices alone: "
+            "nothing is computed for it; make it outside of the graph"
+        )
+
+
+def _uncomputed(web: Web) -> list[str]:
+    """The outputs that no solid node computes."""
     computed = {name for names in web.results.values() for name in names}
-    for name in web.graph.outputs:
-        if name not in computed:
-            raise LoweringError(
-                f"graph {web.graph.name}: output {name} is an input seen in another way, or made of indices alone: "
-                "nothing is computed for it; make it outside of the graph"
-            )
+    return [name for name in web.graph.outputs if name not in computed]
 
 
 def _uncovered(web: Web, found: Candidates, prices: Prices) -> str:

@@ -227,14 +227,14 @@ class Epilogue:
 
     def __post_init__(self) -> None:
         # Found once: every choice of buffers of every structure asks for them.
-        full = tuple(source for source in self.sources if source.spans == FULL)
+        full = tuple(source for source in self.sources if source.spans == FULL and source.view.is_copied)
         object.__setattr__(self, "full", full)
         object.__setattr__(self, "tile_outputs", tuple(one for one in self.outputs if one.is_tile))
 
     @property
     def vectors(self) -> tuple[Source, ...]:
-        """The sources that are rows, columns or scalars, which are read by address."""
-        return tuple(source for source in self.sources if source.spans != FULL)
+        """The sources that are read by address: rows, columns, scalars, and tiles that TMA does not take."""
+        return tuple(source for source in self.sources if source not in self.full)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Beside them what is computed on whole tiles, rows or columns: scalar statements 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from wsopt.graph.types import DType
@@ -82,6 +82,10 @@ class Packing(StrEnum):
     """Elements of a row with room behind them, so that TMA can begin with each."""
 
 
+PAIR = 2
+"""Neighbours of a row that TMA copies together where one of them is read: what a register tile is split into."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """How a tensor of the graph lies in memory, dimension by dimension, named by the region's axes.
@@ -104,6 +108,9 @@ class View:
     So many neighbours along the streamed axis share `each` element: those of a group share its scale. Those of a
     block share it along the columns as well (`column_each`). Whole numbers of four bits are signed, or unsigned and
     less a `zero`. A constant may have a `packing`; its strides are those of the packed tensor then.
+
+    Of the innermost dimension, or its innermost part, one element may be seen alone: what is seen begins at an
+    `offset` of so many elements then, and `single` has such dimensions, each with its extent and stride.
     """
 
     tensor: str
@@ -121,6 +128,8 @@ class View:
     column_each: int = 1
     zero: int | None = None
     packing: Packing | None = None
+    offset: int = 0
+    single: tuple[tuple[int, int, int], ...] = ()
 
     def sharing(self, role: Role) -> int:
         """Neighbours along an axis that share each element."""
@@ -130,6 +139,8 @@ class View:
         """The tensor's elements along an axis that so many of the axis have: where neighbours share them, and they
         follow each other in memory, as many as TMA copies to a slot at least.
         """
+        if self.step > 1 and role is self.roles[-1]:
+            return extent * self.step
         found = max(1, extent // self.sharing(role))
         if self.sharing(role) == 1 or role is not self.roles[-1]:
             return found
@@ -149,6 +160,27 @@ class View:
         """Whether TMA can begin with each of its rows."""
         steps = zip(self.extents, self.strides[:-1], strict=False)
         return not any(stride * self.dtype.bits % TMA_BITS for extent, stride in steps if extent > 1)
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether TMA can copy it: its rows lie and begin as TMA takes them."""
+        if not self.strides or (self.step == 1 and (self.offset or self.strides[-1] != 1)):
+            return False
+        return self.is_pitched and self.first.get(self.roles[-1], 0) * self.dtype.bits % TMA_BITS == 0
+
+    @property
+    def step(self) -> int:
+        """Elements of a row that TMA copies for each that is read: both of every pair, of which one is read. The
+        tensor has the other one, for the pairs are a dimension of it, or a part of one.
+        """
+        pairs = (self.rank - 1, PAIR, 1) in self.single or (self.parts and self.parts[-1] == (0, PAIR))
+        whole = self.strides[-1:] == (PAIR,) and self.roles[-1] is Role.COLUMN and not self.first
+        return PAIR if pairs and whole and self.offset < PAIR else 1
+
+    @property
+    def moved(self) -> View:
+        """The view as TMA copies it, whichever of a pair is read."""
+        return replace(self, offset=0) if self.step > 1 else self
 
     @property
     def apart(self) -> int:
@@ -259,7 +291,7 @@ class Output:
     @property
     def by_threads(self) -> bool:
         """Whether threads store its rows and columns: TMA cannot begin at each of its rows."""
-        return self.has_columns and not self.view.is_pitched
+        return self.has_columns and not (self.view.is_copied and self.view.step == 1)
 
 
 Scalar = int | float
