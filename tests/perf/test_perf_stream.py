@@ -129,15 +129,24 @@ def test_the_measured_machine_likes_rings_that_are_neither_short_nor_long(
 def test_schedulers_issue_the_instructions_of_all_consumers(rows: TileProgram, card: Machine) -> None:
     """On a card with one scheduler, where a consumer alone would not have to wait for it."""
     few = replace(card, stream_knee=100.0, schedulers_per_sm=1)
-    counted = 0.0
+    counted = 43.0 * rows.structure.consumers * rows.structure.consumer_warps * 32
     for op in rows.loop:
         if isinstance(op.counts, Arithmetic):
             counted += op.counts.mix.instructions * op.counts.elements
         elif isinstance(op.counts, Read):
             counted += op.counts.widened + op.counts.divisions * 45 * 32 * op.counts.warps
+    counted /= 0.8  # more than that warps do not fill
     assert counted / 32 > held_cycles(rows)[Unit.MEMORY] > counted / 128
     assert stream_effective_ii(rows, few, 12) == grains(counted / 32)
     assert stream_effective_ii(rows, card, 12) < grains(counted / 32)
+
+
+def test_consumers_of_eight_warps_are_slower_at_the_rate_of_memory(rows: TileProgram, card: Machine) -> None:
+    sharp = replace(card, stream_loss=0.0, stream_knee=100.0)
+    wide = replace(rows, structure=replace(rows.structure, consumer_warps=8))
+    memory = held_cycles(rows)[Unit.MEMORY]
+    assert stream_effective_ii(rows, sharp, 12) == grains(memory)
+    assert stream_effective_ii(wide, sharp, 12) == grains(memory * 1.004)
 
 
 # --- tiles taken at run time ------------------------------------------------------------------------------

@@ -232,9 +232,14 @@ def _plain(value: Any) -> Any:
 
 def _method(spec: OpSpec) -> Callable[..., Symbol]:
     signature = _signature(spec)
+    own = list(signature.parameters.values())[1:]
 
     def method(self: GraphBuilder, *args: Any, **kwargs: Any) -> Symbol:
-        bound = signature.bind(self, *args, **kwargs).arguments
+        try:
+            bound = signature.bind(self, *args, **kwargs).arguments
+        except TypeError as error:
+            called = ", ".join(str(one.replace(annotation=inspect.Parameter.empty)) for one in own)
+            raise TypeError(f"{spec.name}: {error}; it is called as {spec.name}({called})") from None
         operands = [bound[role] for role in spec.operands if bound.get(role) is not None]
         attrs = {attr.name: bound[attr.name] for attr in spec.attrs if bound.get(attr.name) is not None}
         return self.apply(spec.name, operands, attrs, bound.get("name"))
