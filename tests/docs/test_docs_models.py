@@ -52,6 +52,19 @@ def test_models_without_a_compiler_and_on_another_card() -> None:
     assert f"{second[1]['vit:32']} s for ViT's" in told
 
 
+def test_models_beside_autotuned_ones() -> None:
+    told, rows = page("torch.md"), {row["model"]: row for row in read("models/h200_autotuned.json")["rows"]}
+    found, few = medians(rows["llama:1x2048"], "plain_us"), medians(rows["llama:1x16"], "graph_us")
+    assert (
+        f"1 x 2048 takes {found['predicted']:,.1f} us, Inductor {found['inductor']:,.1f}, with `max-autotune` "
+        f"{found['max-autotune']:,.1f}; 1 x 16 in CUDA graphs {few['predicted']:.1f}, {few['inductor']:.1f} and "
+        f"{few['max-autotune']:.1f}."
+    ) in told
+    bert, vit = (medians(rows[name], "plain_us")["predicted"] for name in ("bert:32x512", "vit:32"))
+    assert f"In the same run BERT takes {bert:,.1f} us and ViT {vit:,.1f}," in told
+    assert max(max(row["error"].values()) for row in rows.values()) < 0.03
+
+
 def test_the_readme_tells_the_same_of_models() -> None:
     rows = {row["model"]: row for file in FILES for row in read(f"models/{file}.json")["rows"]}
 
