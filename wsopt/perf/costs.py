@@ -12,6 +12,7 @@ import math
 from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
+from wsopt.perf.reductions import starts
 from wsopt.program.facts import (
     PLACES_AT_A_TIME,
     Arithmetic,
@@ -25,7 +26,6 @@ from wsopt.program.facts import (
     Read,
     Release,
     Rescale,
-    RowReduction,
     Store,
     Transform,
 )
@@ -33,15 +33,6 @@ from wsopt.program.ids import Unit
 from wsopt.tensors.parts import parts
 
 _SWIZZLE_BYTES = 128
-_MEASURED_EXCHANGES = 2
-_MEASURED_ROWS = 2
-"""Exchanges between threads in a reduction of the accumulators' layout, whose start was measured, and rows of which
-each thread has elements there.
-"""
-
-_ROWS_A_TRIP = 4
-"""Rows of f32 that a thread's widest store to shared memory moves."""
-
 TILE_GRAIN = 4
 """Cycles of one unit of the model's time where an iteration is a tile, whose intervals have some thousand."""
 
@@ -321,14 +312,12 @@ def _arithmetic(work: Arithmetic, machine: Machine) -> Cost:
     # What a lone warp does on one pipe hides little of what it does on another: by their two-norm a softmax of
     # 128,256 columns takes what it was measured to (`docs/calibration/h200_long_rows.json`).
     busiest = math.hypot(*held) if work.lone else max(held)
-    starts = sum(_start(reduction, machine) for reduction in work.reductions)
-    starts -= _MEASURED_EXCHANGES * machine.latency.shuffle * sum(one.apart for one in work.reductions)
     chain = machine.latency.arithmetic * work.statements + machine.latency.special * work.special
     chain += 2 * machine.latency.smem_load if work.vectors else 0.0
     reading, ports = _reading(work, machine)
     if ports or traffic:
         contended[Unit.SHARED] = ports + traffic
-    cycles = math.ceil(busiest + starts + chain + reading)
+    cycles = math.ceil(busiest + starts(work.reductions, machine) + chain + reading)
     pipes = tuple((pipe, math.ceil(held)) for pipe, held in sorted(contended.items()))
     return Cost(cycles, cycles, pipes=pipes)
 
@@ -337,27 +326,6 @@ def _pipes(work: Arithmetic, machine: Machine) -> dict[Unit, float]:
     """Cycles for which arithmetic holds each pipe where all keep at it."""
     units = unit_cycles(machine, work.mix, work.elements)
     return {_PIPES[unit]: cycles for unit, cycles in units.items() if unit in _PIPES}
-
-
-def _start(reduction: RowReduction, machine: Machine) -> float:
-    """Cycles that a reduction takes besides its elements: exchanges within a warp, then between warps.
-
-    A warp's start was measured with two exchanges of two rows; further rows are instructions. Warps that share a row
-    meet at two barriers, around a trip of their results through shared memory, a vector of rows at a time.
-    """
-    exchanges, latency = math.log2(reduction.lanes), machine.latency
-    cycles = machine.tile_start[f"row_{reduction.kind}"] * exchanges / _MEASURED_EXCHANGES
-    cycles += _further_exchanges(reduction) / machine.scalar_alone["shuffle"]
-    if reduction.warps > 1:
-        trip = 2 * latency.barrier + latency.smem_store + latency.smem_load
-        trip += math.log2(reduction.warps) * latency.shuffle
-        cycles += trip * math.ceil(reduction.rows / _ROWS_A_TRIP)
-    return cycles * reduction.share
-
-
-def _further_exchanges(reduction: RowReduction) -> float:
-    """Exchanges, by all threads, of rows beyond those whose cost a reduction's start has."""
-    return max(0, reduction.rows - _MEASURED_ROWS) * reduction.threads * math.log2(reduction.lanes)
 
 
 def _reading(work: Arithmetic, machine: Machine) -> tuple[float, float]:
