@@ -19,8 +19,9 @@ from wsopt.perf.demand import ring_slots
 from wsopt.perf.effective_ii import effective_ii, path_cycles, steady_loop
 from wsopt.perf.price import lower
 from wsopt.perf.timing import fixed_parts
+from wsopt.program.demand import Demand
 from wsopt.program.facts import Copy
-from wsopt.program.program import Demand, TileProgram
+from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure
 
 CUT = Structure(64, 128, 64, 2, 4, Sharing.COOPERATIVE, True, False, 1, 4)

@@ -11,7 +11,7 @@ from wsopt.frontend.types import Region
 from wsopt.machine import Machine
 from wsopt.perf.effective_ii import path_cycles, steady_loop
 from wsopt.perf.price import lower
-from wsopt.program.program import Demand
+from wsopt.program.demand import Demand
 from wsopt.program.types import Sharing, Structure
 
 CUT = Structure(64, 128, 64, 2, 4, Sharing.COOPERATIVE, True, False, 1, 4)

@@ -8,8 +8,9 @@ import pytest
 from report_examples import CERTIFICATE, STRUCTURE, product, program, schedule, verified
 
 from wsopt.perf.epilogue import epilogue_cycles
+from wsopt.program.epilogue import EpilogueCost
 from wsopt.program.facts import Promotion
-from wsopt.program.program import Edge, EpilogueCost, OpKind, TileOp, Unit
+from wsopt.program.program import Edge, OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.sentences import differences, sentences, tensor_shares, unders, words_section
 from wsopt.schedule.certificate import Certificate, RunnerUp

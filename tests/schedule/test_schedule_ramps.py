@@ -12,7 +12,8 @@ from wsopt.perf import timing
 from wsopt.perf.effective_ii import Line, Ramps, effective_ii, ramps
 from wsopt.perf.epilogue import Epilogues
 from wsopt.perf.price import lower
-from wsopt.program.program import EpilogueCost, TileProgram
+from wsopt.program.epilogue import EpilogueCost
+from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing
 
 RAMPS = Ramps(slots=2, product=10, ahead=30, least=50, last_ahead=20, last=40)

@@ -16,9 +16,10 @@ from wsopt.perf.demand import k_block_demand
 from wsopt.perf.epilogue import Epilogues, Refill, epilogue_cycles, epilogues, refill
 from wsopt.perf.price import lower
 from wsopt.perf.stores import tile_stores
+from wsopt.program.epilogue import EpilogueCost
 from wsopt.program.facts import Copy, Product
 from wsopt.program.ids import ValueId, ValueKind
-from wsopt.program.program import EpilogueCost, OpKind, TileProgram
+from wsopt.program.program import OpKind, TileProgram
 from wsopt.program.types import Sharing
 from wsopt.schedule import budget, memory
 from wsopt.schedule.types import EpilogueBuffers

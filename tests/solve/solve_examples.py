@@ -9,7 +9,8 @@ from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.machine import Machine
 from wsopt.perf.price import lower
-from wsopt.program.program import EpilogueCost, OpKind, TileOp, TileProgram
+from wsopt.program.epilogue import EpilogueCost
+from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import budget, memory
 

@@ -19,9 +19,10 @@ from wsopt.lowering.row_steps import behind_rows, fetched_again, kept_in_l2, row
 from wsopt.lowering.spread import mean_share, shares
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
+from wsopt.program.epilogue import Epilogue
 from wsopt.program.facts import Shares, TileGrid, Whole
 from wsopt.program.ids import ValueKind
-from wsopt.program.program import Epilogue, Iteration, TileProgram, Work
+from wsopt.program.program import Iteration, TileProgram, Work
 from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k_iterations
 from wsopt.program.row_layout import tile_layout
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasterization_order, tiles_together

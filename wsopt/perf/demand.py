@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import PROMOTION, copy_lines, cost, mma_cycles, rest_cycles
+from wsopt.program.demand import Demand
 from wsopt.program.facts import Member, Product, TileGrid
 from wsopt.program.ids import OpKind
 from wsopt.program.known import of_loop
-from wsopt.program.program import Demand, TileProgram
+from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing
 from wsopt.schedule.budget import issuers
 from wsopt.tensors.parts import parts

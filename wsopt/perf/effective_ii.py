@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import busiest, held_cycles, norm, slot_lifetime
 from wsopt.perf.costs import load_cycles
+from wsopt.program.demand import Demand
 from wsopt.program.facts import Arithmetic, Read
 from wsopt.program.ids import OpKind
-from wsopt.program.program import Demand, Iteration, RingPlan, TileProgram, Unit
+from wsopt.program.program import Iteration, RingPlan, TileProgram, Unit
 
 _CLOCK_STEPS = 12
 _EFFECTIVE_II_STEPS = 5

@@ -14,9 +14,10 @@ from wsopt.perf.contention import held_cycles, issue_cycles
 from wsopt.perf.costs import copy_issue, load_cycles
 from wsopt.perf.splits import SplitCost, split_cost
 from wsopt.perf.stores import kind, kind_bytes, tile_stores
+from wsopt.program.epilogue import Epilogue, EpilogueCost
 from wsopt.program.facts import Shares
 from wsopt.program.known import of_program
-from wsopt.program.program import Epilogue, EpilogueCost, Iteration, OpKind, TileProgram
+from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
 from wsopt.tensors.views import Reduction, View

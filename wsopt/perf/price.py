@@ -17,8 +17,9 @@ from wsopt.perf.demand import demand_apart, dram_bytes, last_demand, ring_slots,
 from wsopt.perf.effective_ii import steady_loop
 from wsopt.perf.epilogue import epilogue_cost
 from wsopt.perf.timing import instructions
+from wsopt.program.epilogue import EpilogueCost
 from wsopt.program.facts import Copy, Cost, Read, TileGrid
-from wsopt.program.program import EpilogueCost, Iteration, TileOp, TileProgram
+from wsopt.program.program import Iteration, TileOp, TileProgram
 from wsopt.program.types import Structure
 from wsopt.program.units import with_units
 

@@ -14,8 +14,9 @@ from types import MappingProxyType
 from typing import Any
 
 from wsopt.graph.types import DType
-from wsopt.machine.cost import InstructionMix
 from wsopt.program.conditions import FREE, Conditions
+from wsopt.program.demand import Demand
+from wsopt.program.epilogue import Epilogue, EpilogueCost
 from wsopt.program.facts import Counts, Member, Promotion, Shares, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
@@ -25,13 +26,12 @@ from wsopt.program.lazy import Lazy
 from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
-from wsopt.tensors.views import FULL, Output, Role, Source, takes_row
 from wsopt.tensors.views import Item as Item
+from wsopt.tensors.views import Role, Source, takes_row
 
-_UNBOUNDED = Bounds((), 1, 1)
+_UNBOUNDED, _UNPRICED = Bounds((), 1, 1), EpilogueCost(0, 0, 0, 0, 0, 0)
 _LOOP = object()
 """The key of what a program knows of its loop."""
-_NO_INSTRUCTIONS = InstructionMix()
 
 
 ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
@@ -160,84 +160,6 @@ class RingPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """Demand of one K-block: bytes of L2 lines, of those that its GPC fetches, cycles of the tensor core.
-
-    `data` are the bytes themselves, which one SM alone gets at its own rate, of whatever lines they are a part;
-    `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its K-blocks.
-    `alone` where one consumer at a time has products under way, and waits for them: what it waits for, nobody fills.
-    Products into tensor memory queue up behind each other, whoever reads the sums. `active` is the
-    share of the SMs that are at work. A consumer's own thread is held for `thread` cycles; a slot is handed back
-    `late`, by the cycles for which the next product is issued before.
-    """
-
-    lines: float
-    data: float
-    gpc: float
-    tensor: float
-    energy: float
-    between: float
-    alone: bool
-    active: float = 1.0
-    thread: float = 0.0
-    late: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class EpilogueCost:
-    """Cost of one consumer's epilogue of one tile, in cycles, bytes and registers.
-
-    `alone` is cycles when no other consumer runs its epilogue; `together` when all do. `staged_bytes` is
-    one staging buffer (a subtile of every kind of output), `lent_bytes` those of it for which the full inputs'
-    buffers would do; `input_bytes` is a subtile of every full tile that the epilogue reads; `registers` the live
-    values beside the accumulators, a thread. `vector_bytes` is what vectors along the columns take.
-    """
-
-    alone: int
-    together: int
-    staged_bytes: int
-    input_bytes: int
-    registers: int
-    stores: int
-    lent_bytes: int = 0
-    vector_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Epilogue:
-    """The epilogue of a tile: `items`, which read `sources`, whole tiles and vectors, and `outputs`. Where the
-    loop stores them itself there are no items. Vectors are `prefetched` at the loop's start; where each subtile loads
-    some of its own they come `late`. `mix` are the instructions an element of a tile; those on rows or columns alone
-    are too few to count. `sum_bytes` are those of a consumer's sums that it reads from tensor memory. Of a share of
-    tiles, the `ragged` ones, threads store what they have staged, for their last rows are another segment's.
-    """
-
-    items: tuple[Item, ...]
-    sources: tuple[Source, ...]
-    outputs: tuple[Output, ...]
-    prefetched: bool
-    late: bool = False
-    mix: InstructionMix = _NO_INSTRUCTIONS
-    sum_bytes: int = 0
-    ragged: float = 0.0
-    full: tuple[Source, ...] = field(init=False, repr=False, compare=False)
-    """The sources of whole tiles, which TMA brings."""
-    tile_outputs: tuple[Output, ...] = field(init=False, repr=False, compare=False)
-    """The outputs of whole tiles, which TMA stores."""
-
-    def __post_init__(self) -> None:
-        # Found once: every choice of buffers of every structure asks for them.
-        full = tuple(source for source in self.sources if source.spans == FULL and source.view.is_copied)
-        object.__setattr__(self, "full", full)
-        object.__setattr__(self, "tile_outputs", tuple(one for one in self.outputs if one.is_tile))
-
-    @property
-    def vectors(self) -> tuple[Source, ...]:
-        """The sources that are read by address: rows, columns, scalars, and tiles that TMA does not take."""
-        return tuple(source for source in self.sources if source not in self.full)
-
-
-@dataclass(frozen=True, slots=True)
 class Live:
     """A tile in a consumer's registers: from the start of the operation that makes it to that of its last
     reader, or with `held`, for a product's operand, to that product's end. `registers` are a thread's.
@@ -296,7 +218,7 @@ class TileProgram:
     accumulator_registers: int
     tile_l2_bytes: int
     dram_bytes: int
-    epilogue: EpilogueCost = EpilogueCost(0, 0, 0, 0, 0, 0)
+    epilogue: EpilogueCost = _UNPRICED
     grain: int = 1
     live: tuple[Live, ...] = ()
     stationary: tuple[Member, ...] = ()

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
-from wsopt.program.program import EpilogueCost, TileOp, TileProgram
+from wsopt.program.epilogue import EpilogueCost
+from wsopt.program.program import TileOp, TileProgram
 from wsopt.program.types import Space
 from wsopt.solve.bound import ii_bounds
 from wsopt.solve.model import CONSUMER_FAMILIES, overlapped, stretches
