@@ -137,8 +137,8 @@ def test_rows_read_again_come_from_memory_where_l2_does_not_keep_them() -> None:
     region = region_of(lambda g: row_graphs.long_softmax(g, 128256))
     few, many = (lower(region, structure(rows, 2048), h200()) for rows in (1, 8))
     again = region.compulsory_bytes // 2
-    assert 0.1 < (few.dram_bytes - region.compulsory_bytes) / again < 0.5
-    assert 0.8 < (many.dram_bytes - region.compulsory_bytes) / again < 1
+    assert 0.7 < (few.dram_bytes - region.compulsory_bytes) / again < 0.9
+    assert 0.99 < (many.dram_bytes - region.compulsory_bytes) / again <= 1
     short = region_of(row_graphs.long_softmax)
     assert lower(short, structure(1, 2048), h200()).dram_bytes == short.compulsory_bytes
 

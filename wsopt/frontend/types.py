@@ -100,6 +100,10 @@ class Region:
         own = () if self.contractions else (one for one in self.sources if one.spans == FULL)
         object.__setattr__(self, "row_sources", tuple(one for one in own if one.view.is_copied))
 
+    def of_columns(self, columns: int) -> Region:
+        """The region that a structure of so many columns is one of: that in parts, where a row has more."""
+        return self.in_parts if self.in_parts and columns < self.extent(Role.COLUMN) else self
+
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""
         for axis, extent in self.extents:  # a plain loop: it is asked for by every structure, many times

@@ -187,9 +187,9 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
     There are as many rows as that takes, also where the graph has fewer: the kernel is called with any number. A row
     stays as long as it is where it is reduced: what it is divided by is part of the kernel.
     """
-    region = find_region(axes.graph)
+    region = find_region(axes.graph).of_columns(s.columns)
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
-    k_iterations = _BATCHES if axes.kind is Kind.LONG_ROWS else k_iterations  # each of many parts
+    k_iterations = _BATCHES if region.running else k_iterations  # each of many parts
     rows = math.ceil(_BATCHES * k_iterations / batches) * s.tile_rows - s.tile_rows // 2
     if reduces_outer(source.view for source in region.row_sources):
         rows = math.ceil(rows / ALIGNMENT) * ALIGNMENT  # neighbours in memory
@@ -198,7 +198,7 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
         extent = axes.extents[axis]
         long = rows if role is Role.ROW and extent > 1 else extent
         found[axis] = min(_BATCHES, extent) if role is Role.BATCH else long
-        if role is Role.COLUMN and axes.kind is Kind.ROWS and not region.whole_rows:
+        if role is Role.COLUMN and axes.kind is Kind.ROWS and not (region.whole_rows or region.running):
             found[axis] = min(extent, math.ceil((2 * s.columns + s.columns // 4) / _BOX) * _BOX)
     return found | dict.fromkeys([axis for axis in axes.batches[1:] if axis not in kept], 1)
 

@@ -150,12 +150,14 @@ def fetched_again(region: Region, s: Structure) -> float:
 
 
 def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:
-    """The share of rows that is still in L2 when they are read again: of those that all blocks are in."""
+    """The share of rows that is still in L2 when they are read again: all, if it holds those that all blocks are in
+    with what they store meanwhile, and soon hardly any.
+    """
     row = sum(view.dtype.bits // 8 for view in region.operands) * region.extent(Role.COLUMN)
-    return min(1.0, _FOUND_AGAIN * machine.l2_bytes / (s.tile_rows * machine.sm_count * row))
+    return min(1.0, (machine.l2_bytes / (2 * s.tile_rows * machine.sm_count * row)) ** _FALL)
 
 
-_FOUND_AGAIN = 1 / 8
-"""Of L2, what it still has of rows that all blocks read once, and read again from the first part on while they store:
-as much as explains what 2,048 rows of 128,256 elements took (`docs/calibration/h200_long_rows.json`).
+_FALL = 6
+"""How steeply what L2 keeps falls off behind what it holds: 0.19 of rows that with their outputs are 1.3 times as large,
+which explains what 2,048 rows of 128,256 elements took (`docs/calibration/h200_long_rows.json`).
 """
