@@ -158,6 +158,6 @@ def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:
 
 
 _FALL = 6
-"""How steeply what L2 keeps falls off behind what it holds: 0.19 of rows that with their outputs are 1.3 times as large,
-which explains what 2,048 rows of 128,256 elements took (`docs/calibration/h200_long_rows.json`).
+"""How steeply what L2 keeps falls off behind what it holds: 0.19 of rows that with their outputs are 1.3 times as
+large, which explains what 2,048 rows of 128,256 elements took (`docs/calibration/h200_long_rows.json`).
 """
