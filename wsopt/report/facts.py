@@ -142,9 +142,8 @@ def shared_memory_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
         parts.append(Part(f"vectors {owner}", cost.vector_bytes))
     slots = [depth for _, depth in verified.schedule.rings]
     parts.append(Part("barriers", memory.barrier_bytes(program, slots, buffers)))
-    parts.append(Part("numbers of tiles", sum(map(memory.number_bytes, slots)) * s.dynamic))
-    exchanged = max(0, memory.exchange_bytes(program) - memory.RESERVED_EXCHANGE)
-    parts.append(Part("exchange between warps beyond the reserve", exchanged))
+    parts.append(Part("numbers of tiles", memory.number_bytes(program, slots)))
+    parts.append(Part("exchange between warps beyond the reserve", memory.exchange_beyond_reserve(program)))
     parts.append(Part("sums over rows, between warps", s.consumers * program.over_rows_bytes))
     parts.append(Part("reserve for the compiler", memory.SHARED_MEMORY_RESERVE))
     return tuple(part for part in parts if part.amount)

@@ -37,15 +37,23 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
     rings = sum(plan.slot_bytes * count for plan, count in zip(program.rings, slots, strict=True))
     held = program.stationary_bytes * s.stationary_sets + s.consumers * buffer_bytes(program, buffers)
     held += sum(v.nbytes for v in program.values if (v.id.kind, v.space) == (ValueKind.OPERAND, Space.SHARED))
-    reserve = SHARED_MEMORY_RESERVE + max(0, exchange_bytes(program) - RESERVED_EXCHANGE)
+    reserve = SHARED_MEMORY_RESERVE + exchange_beyond_reserve(program)
     reserve += s.consumers * program.over_rows_bytes
-    reserve += sum(map(number_bytes, slots)) if s.dynamic else 0
+    reserve += number_bytes(program, slots)
     return rings + held + barrier_bytes(program, slots, buffers) + reserve
 
 
-def number_bytes(slots: int) -> int:
-    """Bytes of the numbers of the tiles that a ring's slots belong to, in whole runs of 16 bytes."""
-    return -(-slots * DType.I32.bits // 128) * 16
+def number_bytes(program: TileProgram, slots: Sequence[int]) -> int:
+    """Bytes of the numbers of the tiles that rings' slots belong to, in whole runs of 16 bytes; none where tiles are
+    taken in turns.
+    """
+    runs = (-(-count * DType.I32.bits // 128) for count in slots)
+    return 16 * sum(runs) if program.structure.dynamic else 0
+
+
+def exchange_beyond_reserve(program: TileProgram) -> int:
+    """Bytes through which warps exchange what the reserve for the compiler has no room for."""
+    return max(0, exchange_bytes(program) - RESERVED_EXCHANGE)
 
 
 def exchange_bytes(program: TileProgram) -> int:
