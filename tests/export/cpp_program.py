@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,18 @@ class Program:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+
+
+@functools.cache
+def driver() -> Path:
+    """The driver that does nothing, compiled once for all programs."""
+    _FOLDERS.append(tempfile.TemporaryDirectory(prefix="wsopt-test-"))
+    compiled = Path(_FOLDERS[-1].name) / "fake_driver.o"
+    compile_cpp(["-g", *sanitizers(), "-c", HERE / "fake_driver.cpp", "-o", compiled])
+    return compiled
+
+
 def build_program(export: Export, folder: Path) -> Program:
     """The program of an export, compiled in a folder of its own."""
     for file, content in export.files.items():
@@ -100,7 +113,7 @@ def build_program(export: Export, folder: Path) -> Program:
     members = ", ".join(f'{{"{one}", &wsopt_{name}_tensors::{fields[one]}}}' for one in tensors)
     text = (HERE / "launched.cpp.txt").read_text().replace("NAME", name).replace("MEMBERS", members)
     (folder / "launched.cpp").write_text(text.replace(f"tensor {name} ADDRESS", "tensor NAME ADDRESS"))
-    sources = [folder / "launched.cpp", folder / f"{name}.cpp", HERE / "fake_driver.cpp"]
+    sources = [folder / "launched.cpp", folder / f"{name}.cpp", driver()]
     compile_cpp(["-g", *sanitizers(), *sources, "-o", folder / "launched"])
     return Program(folder / "launched", folder / f"{name}.cubin", launch)
 
