@@ -1,4 +1,4 @@
-"""Records of what takes long and always comes out the same: of what is known the record, and of every eighth anew.
+"""Records of what takes long and always comes out the same: of what is known the record, and of every sixteenth anew.
 
 A key stands for all that a result depends on, the code that finds it among it, so that a record is out of use as soon
 as any of that changes. What has no record is found. Records are made by
@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 _FOLDER = Path(__file__).parent
-_ANYWAY = 8
-"""Of so many results that are known one is found anyway, and held to its record."""
+ANYWAY = 16
+"""Of so many results that are known one is found anyway, and held to its record: with the next change of the program
+another one, so that in time all are.
+"""
 
 
 def key_of(*asked: Any) -> str:
@@ -31,6 +33,12 @@ def key_of(*asked: Any) -> str:
 def digest_of(files: Iterable[Path]) -> str:
     """A digest of the text of files, such as the code that finds a result."""
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()
+
+
+@functools.cache
+def turn() -> int:
+    """Which results are found anyway with the program as it is: those whose key leaves this remainder."""
+    return int(digest_of((_FOLDER.parents[1] / "wsopt").rglob("*.py")), 16) % ANYWAY
 
 
 @functools.cache
@@ -57,7 +65,7 @@ class Records:
         """Whether what a key stands for is to be found: it is not known, or found anyway."""
         if key in self.found:
             return False
-        return key not in self._all() or int(key, 16) % _ANYWAY == 0
+        return key not in self._all() or int(key, 16) % ANYWAY == turn()
 
     def get(self, key: str, find: Callable[[], Any]) -> Any:
         """The result that a key stands for. Raises AssertionError if it is not what is recorded."""
