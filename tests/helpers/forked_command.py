@@ -2,6 +2,8 @@
 
 `run` asks for one command; `python forked_command.py` is the process that is forked. What loading does, and what a
 process of its own does at its end, is for the tests that start one (`test_cli_commands.py`, `test_cli_progress.py`).
+Kernels whose machine code has a record are compiled now and then only, as in the tests' own processes: most commands
+compile the same few, and would search on meanwhile for each.
 """
 
 from __future__ import annotations
@@ -64,8 +66,13 @@ def _process() -> Any:
 
 
 def _serve() -> None:
+    import machine_code
+
+    from wsopt.codegen import aot
+
     for name in LOADED:
         importlib.import_module(f"wsopt.{name}")
+    aot.ask_child = machine_code.answer
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()
