@@ -18,7 +18,7 @@ from wsopt.errors import InputError, RequirementError  # noqa: E402
 from wsopt.graph import Graph, TensorType  # noqa: E402
 from wsopt.graph.types import Input  # noqa: E402
 from wsopt.runtime.torch_reference import relative_error  # noqa: E402
-from wsopt.torch import backend, compiler, explain, operators  # noqa: E402
+from wsopt.torch import backend, compiler, explain, laying  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 from wsopt.torch.report import report_of  # noqa: E402
 from wsopt.torch.rounds import Settled  # noqa: E402
@@ -207,7 +207,7 @@ def test_an_input_may_lie_in_any_way() -> None:
 
 def test_an_operator_gets_inputs_as_they_are_declared() -> None:
     from wsopt.graph.types import Input
-    from wsopt.torch.operators import laid
+    from wsopt.torch.laying import laid
 
     item = Input("x", TensorType((4, 8), _bf16()), False, (16, 1))
     store = torch.randn(128, dtype=B)
@@ -248,13 +248,14 @@ def _bf16() -> Any:
 # --- sizes, types, gradients ----------------------------------------------------------------------------
 
 
-def test_sizes_that_change_go_the_usual_way() -> None:
+def test_weights_that_change_in_size_go_the_usual_way() -> None:
+    """With `dynamic=True` torch takes every extent of a tensor that is no parameter for one that changes."""
     with torch.no_grad(), watching() as seen:
         fast = compiled(product, dynamic=True)
         for rows in (32, 48):
             x = torch.randn(rows, 128, dtype=B)
             same(fast(x), product(x))
-    assert any("change" in why for why in seen[0].lowered.refused.values())
+    assert any("change" in why for why in seen[0].cut.reasons.values())
     report = report_of(seen)  # which hides no product because its extents change
     assert (report.taken, report.flops, report.share) == ((), 2 * 32 * 128 * 64, 0)
     assert report.bytes
@@ -500,14 +501,14 @@ def test_a_piece_reads_once_what_fx_repeats() -> None:
 def test_inductor_lays_out_what_a_piece_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Inductor computes for a piece lies as its kernel reads it: nothing is copied in front of the operator."""
     copied: list[str] = []
-    before = operators.laid
+    before = laying.laid
 
     def laid(tensor: Tensor, item: Input) -> Tensor:
         found = before(tensor, item)
         copied.extend([item.name] * (found is not tensor))
         return found
 
-    monkeypatch.setattr(operators, "laid", laid)
+    monkeypatch.setattr(laying, "laid", laid)
 
     def model(x: Tensor) -> Tensor:
         q = torch.sin(

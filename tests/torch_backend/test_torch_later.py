@@ -12,11 +12,13 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 from torch import Tensor  # noqa: E402
+from torch._guards import TracingContext  # noqa: E402
 
 from wsopt.build import Build  # noqa: E402
 from wsopt.errors import InternalError  # noqa: E402
 from wsopt.torch import backend, choose, later  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
+from wsopt.torch.late import compiled_late  # noqa: E402
 from wsopt.torch.later import Job  # noqa: E402
 from wsopt.torch.outcomes import Outcome, Wanted  # noqa: E402
 from wsopt.torch.rounds import Settled  # noqa: E402
@@ -157,3 +159,43 @@ def test_builds_that_are_not_kept_end_it(workshop: Workshop, monkeypatch: pytest
             workshop.finish()
     assert taken(seen) == [0] * later._MOST
     assert len(workshop.jobs) == later._MOST - 1
+
+
+def test_extents_that_change_still_do_when_a_graph_is_compiled_again(workshop: Workshop) -> None:
+    inner = torch.nn.Linear(128, 64, dtype=B)
+    compilations = 0
+
+    def counting(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        nonlocal compilations
+        compilations += 1
+        return backend(module, inputs, options=OPTIONS)
+
+    fast = torch.compile(lambda x: torch.relu(inner(x)), backend=counting)
+    with torch.no_grad(), watching() as seen:
+        for extent in (32, 5, 48):
+            x = torch.randn(extent, 128, dtype=B)
+            torch._dynamo.mark_dynamic(x, 0, min=2, max=512)
+            assert torch.allclose(fast(x).float(), torch.relu(inner(x)).float(), rtol=2e-2, atol=2e-2)
+            workshop.finish()
+    assert (compilations, taken(seen)) == (1, [0, 1])
+    assert seen[1].taken[0].changing is not None
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_condition_that_is_noted_late_is_not_relied_on(asks: bool) -> None:
+    """Nobody checks it any more: what was compiled with it is left, and what was there before goes on."""
+    kept: list[bool] = []
+
+    def late(module: torch.fx.GraphModule, given: Sequence[Any]) -> Any:
+        extents = [one if isinstance(one, torch.SymInt) else one.shape[0] for one in given]
+        assert all(isinstance(one, torch.SymInt) for one in extents)
+        return module if not asks or extents[0] % 16 == 0 else None
+
+    def compile_(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        args = [torch.randn(32, 4) if isinstance(x, Tensor) else 32 for x in inputs]
+        kept.append(compiled_late(late, module, args, TracingContext.try_get()) is not None)
+        return module
+
+    torch._dynamo.reset()
+    torch.compile(lambda y: y + 1, backend=compile_, dynamic=True)(torch.randn(32, 4))
+    assert kept == [not asks]

@@ -112,3 +112,41 @@ def test_a_model_with_pieces_computes_the_same(name: str) -> None:
     assert report.share == 1.0, report
     kinds = {line.text.split(" -> ")[0] for line in report.taken}
     assert any(text.count("matmul") == 2 and ("softmax" in text or "exp" in text) for text in kinds), report
+
+
+RANGING = [("llama", (1,), 0.95), ("bert", (1,), 0.99), ("vit", (0,), 0.99), ("bert", (0, 1), 0.9)]
+"""Models with the axes of their input that change, and the least share of their operations that is in pieces."""
+
+
+@pytest.mark.parametrize(("name", "axes", "least"), RANGING)
+def test_one_compilation_serves_every_extent_of_a_range(
+    name: str, axes: tuple[int, ...], least: float
+) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, given = MODELS[name]()
+    ((key, first), *more) = given.items()
+    model, compilations = model.eval().to(torch.bfloat16), 0
+
+    def counting(module: torch.fx.GraphModule, inputs: Any) -> Any:
+        nonlocal compilations
+        compilations += 1
+        return backend(module, inputs, options=OPTIONS)
+
+    fast = torch.compile(model, backend=counting)
+    with torch.no_grad(), watching() as seen:
+        for extent in (24, 7, 2, 33):
+            shape = [extent + place if place in axes else one for place, one in enumerate(first.shape)]
+            x = (
+                torch.randn(shape).to(torch.bfloat16)
+                if first.is_floating_point()
+                else torch.randint(5, 512, shape)
+            )
+            for axis in axes:
+                torch._dynamo.mark_dynamic(x, axis, min=2, max=64)
+            found, plain = (of(**{key: x}, **dict(more)).last_hidden_state.float() for of in (fast, model))
+            assert relative_error(found, plain) < 2e-2
+    assert compilations == 1
+    report = report_of(seen)
+    assert report.share > least
+    assert f"n from {2 ** len(axes)} to {64 ** len(axes):,}" in str(report)

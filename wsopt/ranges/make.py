@@ -64,15 +64,30 @@ def build_range(
     require_target(machine)
     require_triton("compiling a kernel")
     use_cache = use_cache and not extended()
-    cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), kernels)
-    files = cache.get(key) if use_cache else None
-    if files is None:
-        show = deadline.bounded(graph.name, progress)
-        with limited(deadline.end):
-            record, files = _made(graph, machine, kernels, workers, deadline, show)
-        if use_cache and not record.skipped:
-            cache.put(key, files)
-    return range_build(files, time.monotonic() - deadline.began)
+    kept = kept_range(graph, machine, kernels) if use_cache else None
+    if kept is not None:
+        return replace(kept, seconds=time.monotonic() - deadline.began)
+    show = deadline.bounded(graph.name, progress)
+    with limited(deadline.end):
+        _, files = _made(graph, machine, kernels, workers, deadline, show)
+    found = range_build(files, time.monotonic() - deadline.began)
+    if use_cache:
+        keep_range(graph, machine, found, kernels)
+    return found
+
+
+def kept_range(graph: SymbolicGraph, machine: Machine, kernels: int = DEFAULT_KERNELS) -> RangeBuild | None:
+    """The build of a graph that is in the cache, if there is one."""
+    files = BuildCache(cache_folder()).get(build_key(graph, machine_text(machine), kernels))
+    return None if files is None else range_build(files, 0.0)
+
+
+def keep_range(
+    graph: SymbolicGraph, machine: Machine, found: RangeBuild, kernels: int = DEFAULT_KERNELS
+) -> None:
+    """Put a build into the cache, if nothing was left out of it for lack of time."""
+    if not found.record.skipped:
+        BuildCache(cache_folder()).put(build_key(graph, machine_text(machine), kernels), found.files)
 
 
 def _made(

@@ -18,13 +18,14 @@ from wsopt.errors import (
     TooSlowError,
     UndecidedError,
 )
-from wsopt.graph.parse import parse_graph
-from wsopt.graph.serialize import graph_to_json
+from wsopt.graph.symbolic import AnyGraph, SymbolicGraph, any_to_json, parse_any
 from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.pool.cluster import workers_at
 from wsopt.pool.local import Interpreters
+from wsopt.ranges.build import RangeBuild
+from wsopt.ranges.make import build_range, keep_range
 from wsopt.torch.outcomes import Outcome, Refusal, Wanted, keep_bound, keep_refusal, known, too_slow
 
 
@@ -47,7 +48,7 @@ def build_all(wanted: Sequence[Wanted], machine: str, workers: int | str) -> lis
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    graph: Graph
+    graph: AnyGraph
     machine: Machine
     below_us: float
 
@@ -61,17 +62,19 @@ class _Made:
     decided: bool = True
 
 
-def _checked(graph: Graph) -> Graph:
+def _checked(graph: AnyGraph) -> AnyGraph:
     """A piece's graph, read as one from a file is. Raises InternalError for one that is none."""
     try:
-        return parse_graph(graph_to_json(graph), "piece")
+        return parse_any(any_to_json(graph), "piece")
     except InputError as error:
         raise InternalError(f"a piece's graph is refused: {error}") from error
 
 
 def _made(task: _Task) -> _Made:
-    """A build, if its kernel may be fast enough, made anew wherever this runs."""
+    """A build, if its kernel may be fast enough, made anew wherever this runs; of several kernels for a range."""
     try:
+        if isinstance(task.graph, SymbolicGraph):
+            return _Made(build_range(task.graph, task.machine, use_cache=False))
         return _Made(build(task.graph, task.machine, use_cache=False, below_us=task.below_us))
     except TooSlowError as error:
         return _Made(too_slow(error.bound_us, task.below_us), error.bound_us)
@@ -87,7 +90,9 @@ def _keep(task: _Task, machine: str, made: _Made) -> None:
         return
     if made.bound_us is not None:
         keep_bound(task.graph, machine, made.bound_us)
-    if isinstance(made.outcome, Build):
+    if isinstance(made.outcome, RangeBuild) and isinstance(task.graph, SymbolicGraph):
+        keep_range(task.graph, task.machine, made.outcome)
+    elif isinstance(made.outcome, Build) and isinstance(task.graph, Graph):
         keep_builds(task.graph, task.machine, [made.outcome])
-    elif made.decided and made.outcome.bound_us is None:
+    elif isinstance(made.outcome, Refusal) and made.decided and made.outcome.bound_us is None:
         keep_refusal(task.graph, machine, made.outcome.text)

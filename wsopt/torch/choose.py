@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from wsopt.lowering.structures import structures
 from wsopt.machine.load import load_machine
 from wsopt.perf.price import lower
 from wsopt.perf.timing import roofline_us
+from wsopt.ranges.build import RangeBuild
 from wsopt.solve.search import Search
 from wsopt.torch.builds import build_all
 from wsopt.torch.options import Options
@@ -33,7 +35,7 @@ class Judged:
     measurement, has still to decide.
     """
 
-    build: Build | None = None
+    build: Build | RangeBuild | None = None
     ours_us: float | None = None
     theirs_us: float | None = None
     refusal: str = ""
@@ -69,13 +71,14 @@ def unbuilt(pieces: Sequence[Piece], estimates: Sequence[Judged], options: Optio
 
 
 def _estimated(piece: Piece, options: Options) -> Judged:
-    best = _at_best(piece, options.machine) if options.take == "predicted" else Judged()
+    predicted = options.take == "predicted" or (options.take == "measure" and piece.changing is not None)
+    best = _at_best(piece, options.machine) if predicted else Judged()
     return best if best.refusal else replace(best, is_open=True)
 
 
 def _at_best(piece: Piece, machine: str) -> Judged:
     """A piece as far as it is known without its schedule."""
-    theirs = inductor_us(piece.graph, load_machine(machine), piece.kernel)
+    theirs = inductor_us(piece.typical, load_machine(machine), piece.kernel)
     least = _least_us(piece.kernel, machine, theirs)
     told = f"no kernel is faster than {least:.1f} us, and at Inductor's best rates it takes {theirs:.1f} us"
     return Judged(None, least, theirs, told) if least >= theirs else Judged(None, None, theirs)
@@ -100,16 +103,16 @@ def _least_us(graph: Graph, name: str, theirs: float) -> float:
 
 
 def _wanted(piece: Piece, judged: Judged) -> Wanted:
-    return Wanted(piece.kernel) if judged.theirs_us is None else Wanted(piece.kernel, judged.theirs_us)
+    return Wanted(piece.built) if judged.theirs_us is None else Wanted(piece.built, judged.theirs_us)
 
 
 def _built(piece: Piece, judged: Judged, build: Outcome, options: Options) -> Judged:
     if isinstance(build, Refusal):
         return Judged(None, build.bound_us, None if build.bound_us is None else judged.theirs_us, build.text)
-    ours = float(build.summary["predicted_us"])
+    ours = _typical_us(piece, build) if isinstance(build, RangeBuild) else build.summary["predicted_us"]
     if options.take == "all":
         return Judged(build, ours)
-    if options.take == "measure":
+    if options.take == "measure" and isinstance(build, Build):
         from wsopt.torch.measure import measured_us
 
         ours, theirs = measured_us(piece, build)
@@ -118,3 +121,11 @@ def _built(piece: Piece, judged: Judged, build: Outcome, options: Options) -> Ju
     assert judged.theirs_us is not None, "what is chosen by prediction has the time at Inductor's rates"
     told = f"predicted {ours:.1f} us, and at Inductor's best rates it takes {judged.theirs_us:.1f} us"
     return Judged(build, ours, judged.theirs_us, "" if ours < judged.theirs_us else told)
+
+
+def _typical_us(piece: Piece, build: RangeBuild) -> float:
+    """The predicted time of the kernel that serves the typical extent, there."""
+    assert piece.changing is not None, "a build of several kernels is that of a piece whose extents change"
+    record, ((typical, _),) = build.record, piece.changing.dim.typical
+    (ends,) = record.ends.values()
+    return record.predicted_us[bisect_left(ends, typical)]

@@ -16,11 +16,12 @@ from wsopt.errors import InternalError, RequirementError
 from wsopt.machine.load import load_machine
 from wsopt.torch.choose import Judged
 from wsopt.torch.cutting import Oracle, Way, best_cut, ways
-from wsopt.torch.execute import by_kernel, by_reference
+from wsopt.torch.execute import by_kernel, referred
 from wsopt.torch.later import Later, Work, copied
 from wsopt.torch.nested import graphs_of, nested_graphs
 from wsopt.torch.operators import operator
 from wsopt.torch.options import Options, read_options
+from wsopt.torch.outside import Limits, Within, has_changing
 from wsopt.torch.pieces import Piece
 from wsopt.torch.rounds import Settled, settle
 from wsopt.torch.siblings import families, join, with_more
@@ -63,12 +64,18 @@ def backend(
             "torch sees no GPU here, and a kernel needs one; options={'execute': 'reference', 'take': 'all'} compute "
             "the pieces in torch"
         )
+    usual = copied(module)
     if asks_for_none(module, inputs):
         for graph in graphs_of(module):
             write_out(graph)
             keep_whole(graph)
-    compile_ = partial(_with_inductor if read.rest == "inductor" else _eagerly, options=read)
-    return compile_(module, inputs, _nothing_pends) if read.wait else Later(compile_, module, inputs)
+    limits = Limits()
+    how = _with_inductor if read.rest == "inductor" else _eagerly
+    compile_ = partial(how, options=read, limits=limits)
+    found = compile_(module, inputs, _nothing_pends) if read.wait else Later(compile_, module, inputs)
+    return (
+        Within(found, usual, limits, partial(_usually, options=read)) if has_changing(usual.graph) else found
+    )
 
 
 Pend = Callable[[Work], None]
@@ -79,13 +86,24 @@ def _nothing_pends(_work: Work) -> None:
     raise InternalError("a compilation that waits for its builds has left some")
 
 
-def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, options: Options) -> Any:
+def _usually(module: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Any:
+    """What computes a graph from Dynamo without pieces."""
+    from torch._inductor.compile_fx import compile_fx
+
+    if options.rest == "eager":
+        return module
+    return compile_fx(module, list(inputs), config_patches=dict(options.inductor) or None)
+
+
+def _with_inductor(
+    module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, options: Options, limits: Limits
+) -> Any:
     from torch._functorch import config as functorch_config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def inner(graph: fx.GraphModule, example: Sequence[Any], **how: Any) -> Any:
         kind = {one: bool(how.get(one)) for one in ("is_backward", "is_inference")}
-        take(graph, options, pend, **kind)
+        take(graph, options, pend, limits, **kind)
         return compile_fx_inner(graph, example, **how)
 
     # Its cache of whole graphs knows nothing of the operators that pieces become, and would call them unmade.
@@ -93,21 +111,23 @@ def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, op
         return compile_fx(module, inputs, inner_compile=inner, config_patches=dict(options.inductor) or None)
 
 
-def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, options: Options) -> Any:
+def _eagerly(
+    module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, options: Options, limits: Limits
+) -> Any:
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.aot_autograd import make_boxed_func
     from torch._inductor.decomposition import select_decomp_table
 
     def forward(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
-        take(graph, options, pend)
+        take(graph, options, pend, limits)
         return make_boxed_func(graph.forward)
 
     def inference(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
-        take(graph, options, pend, is_inference=True)
+        take(graph, options, pend, limits, is_inference=True)
         return make_boxed_func(graph.forward)
 
     def backward(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
-        take(graph, options, pend, is_backward=True)
+        take(graph, options, pend, limits, is_backward=True)
         return make_boxed_func(graph.forward)
 
     compiled = aot_autograd(
@@ -124,6 +144,7 @@ def take(
     module: fx.GraphModule,
     options: Options,
     pend: Pend,
+    limits: Limits,
     *,
     is_backward: bool = False,
     is_inference: bool = False,
@@ -131,17 +152,24 @@ def take(
     """Put operators for the pieces of an FX graph that are worth it into it, and into the graphs that it runs.
 
     What a backward graph is given is the forward graph's, and nothing of it counts as fixed before a call; nor are
-    weights packed that are trained, which change at every step. `pend` takes the builds that are not waited for.
-    Graphs that a graph runs are given what it has computed, and nothing of that is fixed.
+    weights packed that are trained, which change at every step. `pend` takes the builds that are not waited for,
+    `limits` the ranges of the pieces. Graphs that a graph runs are given what it has computed, and nothing of that is
+    fixed.
     """
     for inside in nested_graphs(module):
-        _take(inside, options, pend, frozenset(), packs=False)
+        _take(inside, options, pend, limits, frozenset(), packs=False)
     fixed = frozenset[str]() if is_backward else constants(module.graph)
-    _take(module, options, pend, fixed, packs=is_inference and _may_pack(options))
+    _take(module, options, pend, limits, fixed, packs=is_inference and _may_pack(options))
 
 
 def _take(
-    module: fx.GraphModule, options: Options, pend: Pend, fixed: frozenset[str], *, packs: bool
+    module: fx.GraphModule,
+    options: Options,
+    pend: Pend,
+    limits: Limits,
+    fixed: frozenset[str],
+    *,
+    packs: bool,
 ) -> None:
     """Put operators into one graph. `fixed` are the inputs whose contents are there before a call."""
     oracle = _ORACLES.get(options.machine)
@@ -153,6 +181,7 @@ def _take(
         pend(work)
     if settled.lowered.graph is not module.graph:
         module.graph = settled.lowered.graph
+    limits.note(piece.changing for piece in settled.taken)
     judged = settled.judged
     splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
     module.recompile()
@@ -221,12 +250,11 @@ def _joined(
 def _operator(piece: Piece, judged: Judged, options: Options) -> Any:
     """The operator of a piece and of all that are alike."""
     if options.execute != "kernel":
-        return operator(f"reference_{piece.key}", piece.graph, by_reference(piece.graph))
+        return operator(f"reference_{piece.key}", piece.graph, referred(piece))
     assert judged.build is not None, "what a kernel computes was built"
     # Kernels of one graph differ by machine.
-    source = hashlib.sha256(judged.build.kernel.encode()).hexdigest()[:8] + (
-        "_frozen" if options.frozen else ""
-    )
+    text = "".join(text for name, text in sorted(judged.build.files.items()) if name.endswith("kernel.py"))
+    source = hashlib.sha256(text.encode()).hexdigest()[:8] + ("_frozen" if options.frozen else "")
     return operator(f"piece_{piece.key}_{source}", piece.graph, by_kernel(piece, judged.build))
 
 

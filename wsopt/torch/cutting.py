@@ -18,6 +18,7 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
+from wsopt.torch.changing import NAME
 from wsopt.torch.flow import Flow, flow_of
 from wsopt.torch.forms import Forms
 from wsopt.torch.greedy import Answer, Greedy
@@ -41,8 +42,21 @@ class Oracle:
         """Why there is no kernel for a piece; empty if there is one."""
         found = self.known.get(piece.key)
         if found is None:
-            found = self.known[piece.key] = self._asked(piece.kernel)
+            found = self.known[piece.key] = self._of_range(piece) or self._asked(piece.kernel)
         return found
+
+    def _of_range(self, piece: Piece) -> str:
+        """Why there is no kernel at one of the ends of a piece's range; empty if there is, or if it has none."""
+        if piece.changing is None:
+            return ""
+        for extent in piece.changing.ends:
+            try:
+                found = self._asked(piece.changing.at(extent))
+            except Untaken as reason:
+                return str(reason)
+            if found:
+                return f"with {NAME} = {extent}: {found}"
+        return ""
 
     def _asked(self, graph: Graph) -> str:
         try:
@@ -67,7 +81,7 @@ class Cut:
     @property
     def flops(self) -> int:
         """Floating-point operations of the pieces' products."""
-        return sum(flops(piece.graph) for piece in self.pieces)
+        return sum(flops(piece.typical) for piece in self.pieces)
 
     @property
     def nbytes(self) -> int:
@@ -149,10 +163,10 @@ def ways(
     elements are values like others, or left to FX, as where a kernel does not read elements repeated. Pieces may pack
     constants if they are told to.
     """
-    seen = lower(module, constants, device=device)
+    seen = lower(module, constants, device=device, ranges=True)
     different = [seen]
     if seen.writer.has_seen_through:
-        unseen = lower(module, constants, sees_through=False, device=device)
+        unseen = lower(module, constants, sees_through=False, device=device, ranges=True)
         different += [unseen] if seen.refused != unseen.refused else []
     return tuple(Way(lowered, Wiring(lowered), oracle, packs) for lowered in different)
 
@@ -197,12 +211,12 @@ _COUNTED_AS = {
 """Operations that torch's table of counts lacks, with one that does as much."""
 
 
-def _of_groups(a: torch.Tensor, b: torch.Tensor, *_how: Any, **_more: Any) -> int:
+def _of_groups(a: torch.Tensor, b: torch.Tensor, *_how: Any, **_more: Any) -> int | torch.SymInt:
     """Of a product of groups, whatever axis offsets cut: each row, column and place of the contracted axis counts
     once, and each matrix where both operands have one a group.
     """
-    matrices = int(a.shape[0]) if a.dim() == b.dim() == 3 else 1
-    return 2 * matrices * int(a.shape[-2]) * int(a.shape[-1]) * int(b.shape[-1])
+    matrices = a.shape[0] if a.dim() == b.dim() == 3 else 1
+    return 2 * matrices * a.shape[-2] * a.shape[-1] * b.shape[-1]
 
 
 _COUNTS = dict.fromkeys(filter(None, [getattr(torch.ops.aten, "_grouped_mm", None)]), _of_groups)

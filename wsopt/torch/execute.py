@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import partial
+from types import ModuleType
 
 import torch
 
 from wsopt.build import Build
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
+from wsopt.ranges.build import RangeBuild
 from wsopt.runtime.direct import Launch, direct
 from wsopt.runtime.raw_graph import raw_graph
 from wsopt.runtime.torch_reference import evaluate
-from wsopt.torch.operators import all_laid
+from wsopt.torch.calls import Calls
+from wsopt.torch.changing import Changing
+from wsopt.torch.laying import all_laid
 from wsopt.torch.packing import with_packing
 from wsopt.torch.pieces import Piece
+
+
+def referred(piece: Piece) -> Launch:
+    """Computes a piece as its graph is written, at any extent."""
+    if piece.changing is None:
+        return by_reference(piece.graph)
+    return Calls(piece.changing, lambda _extent, graph: by_reference(graph))
 
 
 def by_reference(graph: Graph) -> Launch:
@@ -31,11 +43,27 @@ def by_reference(graph: Graph) -> Launch:
     return launch
 
 
-def by_kernel(piece: Piece, build: Build) -> Launch:
-    """Computes a piece by its kernel, on the current stream."""
-    graph = piece.kernel
+def by_kernel(piece: Piece, build: Build | RangeBuild) -> Launch:
+    """Computes a piece by its kernel, on the current stream; by that for the extents of a call, where they change."""
+    if isinstance(build, RangeBuild):
+        assert piece.changing is not None, (
+            "a build of several kernels is that of a piece whose extents change"
+        )
+        return Calls(piece.changing, partial(_within, build, piece.changing))
+    launch = _by(build.module, piece.kernel)
+    return launch if piece.folded is None else with_packing(piece.graph, piece.folded, launch)
+
+
+def _within(build: RangeBuild, changing: Changing, extent: int, graph: Graph) -> Launch:
+    """Computes a graph by the kernel that serves its extent; as it is written where that is out of the range."""
+    least, most = changing.ends
+    if not least <= extent <= most:
+        return by_reference(graph)
+    record = build.record
+    (ends,) = record.ends.values()
+    return _by(build.module.KERNELS[record.serves[bisect_left(ends, extent)]], graph)
+
+
+def _by(module: ModuleType, graph: Graph) -> Launch:
     names = [item.name for item in graph.inputs]
-    launch = direct(build.module._LAUNCHER, names, graph.outputs, partial(all_laid, graph=graph))
-    if piece.folded is None:
-        return launch
-    return with_packing(piece.graph, piece.folded, launch)
+    return direct(module._LAUNCHER, names, graph.outputs, partial(all_laid, graph=graph))

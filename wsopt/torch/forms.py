@@ -115,10 +115,9 @@ class Forms:
         owner = lowered.owners.get(tensor)
         if owner is None:
             return ()
-        val = owner.meta["val"]
-        strides = tuple(val.stride()) if all(isinstance(one, int) for one in val.stride()) else None
+        shape, strides = (of(owner.meta["val"]) for of in (lowered.symbols.shape, lowered.symbols.strides))
         kind, fixed = lowered.writer.types[tensor], owner.name in lowered.constants
-        return kind, tuple(val.shape), strides, fixed, repeating(lowered, tensor), is_made_here(owner)
+        return kind, shape, strides, fixed, repeating(lowered, tensor), is_made_here(owner)
 
     def _output(self, tensor: str) -> int:
         """The number of all that matters of a result."""
@@ -133,7 +132,7 @@ class Forms:
             return ()
         val, value = owner.meta["val"], lowered.values[owner.name]
         whole = not isinstance(value, tuple) and value.whole
-        return val.dtype, tuple(val.shape), whole, memory_order(owner)
+        return val.dtype, lowered.symbols.shape(val), whole, memory_order(lowered.symbols, owner)
 
 
 def _without_names(node: Node) -> str:

@@ -6,7 +6,7 @@ a function by name. What is used here of Inductor is what its own lowerings use,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,10 +15,12 @@ from wsopt.runtime.direct import Launch
 
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 """Extents, strides and type of a result."""
+Layouts = Callable[[Iterable[Sequence[Any]]], tuple[Layout, ...]]
+"""The layouts of results for inputs of these shapes."""
 
 
-def lower_directly(target: Any, name: str, launch: Launch, results: Sequence[Layout]) -> None:
-    """Have Inductor write direct calls of `launch` for an operator with these results.
+def lower_directly(target: Any, name: str, launch: Launch, layouts: Layouts, *, several: bool) -> None:
+    """Have Inductor write direct calls of `launch` for an operator with results in these layouts, one or `several`.
 
     Where it writes C++, which calls no function of Python by name, it calls the operator.
     """
@@ -36,16 +38,17 @@ def lower_directly(target: Any, name: str, launch: Launch, results: Sequence[Lay
         given = [ir.ExternKernel.realize_input(one) for one in inputs]
         device = given[0].get_device()
         fixed = [
-            ir.FixedLayout(device, dtype, list(shape), list(strides)) for shape, strides, dtype in results
+            ir.FixedLayout(device, dtype, list(shape), list(strides))
+            for shape, strides, dtype in layouts(one.get_size() for one in given)
         ]
-        if len(fixed) == 1:
+        if not several:
             return ir.TensorBox.create(ir.ExternKernelOut(fixed[0], given, **how))
         call = ir.ExternKernelAlloc(ir.MultiOutputLayout(device=device), given, **how)
         call.outputs = [ir.MultiOutput(one, call, [(tuple, number)]) for number, one in enumerate(fixed)]
         return tuple(map(ir.TensorBox.create, call.outputs))
 
     # Code that Inductor finds in its cache calls it without having been lowered here.
-    setattr(extern_kernels, f"wsopt_{name}", _into(launch) if len(results) == 1 else _making(launch, results))
+    setattr(extern_kernels, f"wsopt_{name}", _making(launch, layouts) if several else _into(launch))
     register_lowering(target, type_promotion_kind=None)(lowered)
 
 
@@ -58,13 +61,13 @@ def _into(launch: Launch) -> Callable[..., None]:
     return into
 
 
-def _making(launch: Launch, results: Sequence[Layout]) -> Callable[..., tuple[torch.Tensor, ...]]:
+def _making(launch: Launch, layouts: Layouts) -> Callable[..., tuple[torch.Tensor, ...]]:
     """A function that makes several results, where its inputs are, on the device that is the current one."""
     from torch._C._dynamo.guards import _empty_strided_cpu, _empty_strided_cuda
 
     def making(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         empty = _empty_strided_cuda if inputs[0].is_cuda else _empty_strided_cpu
-        found = tuple([empty(*one) for one in results])
+        found = tuple([empty(*one) for one in layouts(x.shape for x in inputs)])
         launch(*inputs, *found)
         return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from wsopt.graph.extents import value_at
 from wsopt.graph.types import DType, Operand, TensorType
 from wsopt.torch.values import Untaken
 
@@ -24,10 +25,12 @@ _CHOOSE = ("reshape", "transpose", "slice", "concat", "gather", "cast", "maximum
 @dataclass(slots=True)
 class Integers:
     """The bounds of tensors of integers, by name. Where what is written is `wide`, of int64 in FX, none may be
-    more than i32 holds; where it is not, they wrap around there as here.
+    more than i32 holds; where it is not, they wrap around there as here. `limits` are the largest that the symbols in
+    extents may be.
     """
 
     wide: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
     _bounds: dict[str, Bounds] = field(default_factory=dict)
 
     def enter(
@@ -45,7 +48,10 @@ class Integers:
         if result.dtype is not DType.I32:
             return
         known = [self._of(one, types) for one in operands]
-        found = _bounds(op, [one for one in known if one is not None], result)
+        if op == "iota":
+            found: Bounds | None = 0, max((value_at(n, self.limits) for n in result.shape), default=1) - 1
+        else:
+            found = _bounds(op, [one for one in known if one is not None])
         fits = found is not None and found[0] >= _LEAST and found[1] <= _MOST
         if self.wide and not fits:
             raise Untaken(f"{op} of int64, which may give more than i32 holds")
@@ -59,10 +65,8 @@ class Integers:
         return None if isinstance(operand, float) else (operand, operand)
 
 
-def _bounds(op: str, operands: Sequence[Bounds], result: TensorType) -> Bounds | None:
+def _bounds(op: str, operands: Sequence[Bounds]) -> Bounds | None:
     """The bounds of what an operation gives, were there no end to integers; None where they are not known."""
-    if op == "iota":
-        return 0, max(result.shape, default=1) - 1
     if not operands:
         return None
     if op == "where":

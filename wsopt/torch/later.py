@@ -6,16 +6,16 @@ usual way. The call that finds all builds done compiles the graph again, and fro
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx
-from torch._guards import TracingContext, tracing
+from torch._guards import TracingContext
 
 from wsopt.errors import InternalError
+from wsopt.torch.late import compiled_late
 
 _MOST = 4
 """Times that a graph is compiled, at most, should builds not be kept: then pieces stay without kernels."""
@@ -79,8 +79,8 @@ class Later:
         if self.jobs:
             with self._lock:
                 if self.jobs and all(job.done for job in self.jobs):
-                    with tracing(self._context) if self._context else contextlib.nullcontext():
-                        self._current = self._compiled(copied(self._module), args)
+                    again = compiled_late(self._compiled, copied(self._module), args, self._context)
+                    self._current = again or self._current
         return self._current(*args)
 
 

@@ -18,8 +18,10 @@ from wsopt.errors import InternalError
 from wsopt.graph.types import DType
 from wsopt.torch.dtypes import DTYPES, dtype_of
 from wsopt.torch.folding import Folded
+from wsopt.torch.integers import Integers
 from wsopt.torch.nested import CALLING
 from wsopt.torch.operations import TABLE
+from wsopt.torch.symbols import Symbols, symbols_of
 from wsopt.torch.table import Entry
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
@@ -33,7 +35,8 @@ class Lowered:
 
     `values` has the value of each FX node that is said, `owners` the FX node whose value a tensor holds (a tensor
     without one cannot leave its group), `refused` why an FX node is not said. `constants` are FX inputs whose
-    contents are fixed before a call. Where it `narrows`, integers of 64 bits come from outside as i32.
+    contents are fixed before a call, `symbols` its extents that change. Where it `narrows`, integers of 64 bits come
+    from outside as i32.
     """
 
     graph: fx.Graph
@@ -43,6 +46,7 @@ class Lowered:
     owners: dict[str, fx.Node] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     folded: Folded = field(default_factory=Folded)
+    symbols: Symbols = field(default_factory=Symbols)
     narrows: bool = False
     _computed: frozenset[str] = frozenset()
 
@@ -66,6 +70,7 @@ def lower(
     *,
     sees_through: bool = True,
     device: str | None = None,
+    ranges: bool = False,
     contents: Mapping[str, torch.Tensor] = MappingProxyType({}),
     narrows: bool = False,
     more: Mapping[Any, Entry] = MappingProxyType({}),
@@ -73,18 +78,20 @@ def lower(
     """Say as much of an FX graph as the table can. `constants` are names of placeholders that nothing writes to.
 
     A copy that repeats elements, as of keys for a group of query heads, stays in FX unless it `sees_through` it; and
-    what is not on the kind of `device`, if one is given. `contents` are those of placeholders that are known, from
+    what is not on the kind of `device`, if one is given; and so does what has extents that change, but for `ranges`.
+    `contents` are those of placeholders that are known, from
     which integers and truth values are computed; if it `narrows`, other integers of 64 bits are read as i32.
     `more` are entries beside those of the table.
     """
-    writer, table = Writer(sees_through=sees_through), {**TABLE, **more}
-    found = Lowered(module.graph, frozenset(constants), writer, narrows=narrows)
+    symbols, table = symbols_of(module.graph) if ranges else Symbols(), {**TABLE, **more}
+    writer = Writer(sees_through=sees_through, integers=Integers(limits=symbols.limits))
+    found = Lowered(module.graph, frozenset(constants), writer, symbols=symbols, narrows=narrows)
     for node in module.graph.nodes:
         if node.op == "placeholder" and node.name in contents:
             found.folded.known[node] = contents[node.name]
         if node.op == "get_attr":
             _constant(found, module, node)
-        elif node.op == "call_function":
+        elif node.op == "call_function" and not isinstance(node.meta.get("val"), torch.SymInt):
             try:
                 _check_device(node, device)
                 _say(found, node, table.get(node.target))
@@ -111,7 +118,7 @@ def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
         return
     w = found.writer
     before = set(w.nodes)
-    w.group, w.shape = node.name, _shape_of(node)
+    w.group, w.shape = node.name, _shape_of(found, node)
     # Whoever narrows says that int64 from outside is i32, and so is what is computed of it.
     w.integers.wide = _type_of(node) is torch.int64 and not found.narrows
     folded = found.folded.value(w, node)
@@ -159,7 +166,7 @@ def _say_item(found: Lowered, node: fx.Node) -> None:
 
 def _finished(found: Lowered, node: fx.Node, value: Value) -> Value:
     """A result in the element type that FX says, entered as the FX node's."""
-    w, shape = found.writer, _shape_of(node)
+    w, shape = found.writer, _shape_of(found, node)
     if value.shape != shape:
         raise InternalError(f"{node.target} gives {list(shape)} and was written as {list(value.shape)}")
     if not isinstance(value.tensor, str):
@@ -187,9 +194,11 @@ def _operand(found: Lowered, node: fx.Node, reader: fx.Node) -> Any:
     if known is not None:
         return known
     val = node.meta.get("val")
+    if isinstance(val, torch.SymInt):
+        return found.symbols.extent(val)
     if not isinstance(val, torch.Tensor):
-        raise Untaken(f"{node.name} is no tensor, or depends on sizes that change")
-    shape, short = _shape_of(node), val.dtype in DTYPES
+        raise Untaken(f"{node.name} is no tensor, or depends on contents")
+    shape, short = _shape_of(found, node), val.dtype in DTYPES
     chooses = val.dtype is torch.int64 and reader.target in _CHOOSING
     if not (short or chooses or (found.narrows and val.dtype is torch.int64)):
         raise Untaken(f"{node.name} is {val.dtype}")
@@ -224,16 +233,15 @@ def _type_of(node: fx.Node) -> Any:
     return getattr(val[0] if isinstance(val, tuple | list) and val else val, "dtype", None)
 
 
-def _shape_of(node: fx.Node) -> tuple[int, ...]:
-    """The shape of an FX node's (first) result. Untaken where it has none, or one that changes."""
+def _shape_of(found: Lowered, node: fx.Node) -> tuple[int, ...]:
+    """The shape of an FX node's (first) result. Untaken where it has none, or one that our graphs cannot say."""
     val = node.meta.get("val")
     first = val[0] if isinstance(val, tuple | list) and val else val
     if not isinstance(first, torch.Tensor) or first.layout is not torch.strided:
         raise Untaken("no tensor")
-    if not all(isinstance(extent, int) for extent in first.shape):
-        raise Untaken(f"shape {list(first.shape)}: extents that change from call to call are not taken yet")
-    if 0 in first.shape:
-        raise Untaken(f"shape {list(first.shape)}: no elements")
+    shape = found.symbols.shape(first)
+    if 0 in shape:
+        raise Untaken(f"shape {list(shape)}: no elements")
     if first.is_complex() or first.is_sparse or first.is_quantized:
         raise Untaken(f"{first.dtype}, {first.layout}")
-    return tuple(first.shape)
+    return shape

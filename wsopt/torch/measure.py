@@ -16,7 +16,7 @@ from wsopt.build import Build
 from wsopt.errors import RequirementError
 from wsopt.runtime.direct import Launch
 from wsopt.torch.execute import by_kernel
-from wsopt.torch.operators import empty, laid, layouts_of
+from wsopt.torch.laying import empty, laid, layouts_of
 from wsopt.torch.pieces import Bound, Piece
 
 LIMIT_S = 20.0

@@ -15,9 +15,11 @@ from wsopt.build import Build
 from wsopt.cache import BuildCache, build_key, cache_folder
 from wsopt.entries import extended
 from wsopt.folder import machine_text
-from wsopt.graph.types import Graph
+from wsopt.graph.symbolic import AnyGraph, SymbolicGraph
 from wsopt.machine.load import load_machine
 from wsopt.program.conditions import FREE
+from wsopt.ranges.build import RangeBuild
+from wsopt.ranges.make import kept_range
 
 _NO_BUILD, _BOUND, _BY_BOUNDS = "no build", "least bound", "by bounds alone"
 """In the place of conditions in a key: what is kept under it is no build."""
@@ -27,7 +29,7 @@ _NO_BUILD, _BOUND, _BY_BOUNDS = "no build", "least bound", "by bounds alone"
 class Wanted:
     """A graph that a build is wanted of, if its kernel may take less than so many microseconds."""
 
-    graph: Graph
+    graph: AnyGraph
     below_us: float = math.inf
 
 
@@ -39,7 +41,7 @@ class Refusal:
     bound_us: float | None = None
 
 
-Outcome = Build | Refusal
+Outcome = Build | RangeBuild | Refusal
 
 
 def too_slow(bound_us: float, below_us: float) -> Refusal:
@@ -53,6 +55,10 @@ def known(wanted: Wanted, machine: str) -> Outcome | None:
     """What is in the cache. A table with more entries for a while has nothing there."""
     if extended():
         return None
+    if isinstance(wanted.graph, SymbolicGraph):
+        kept = kept_range(wanted.graph, load_machine(machine))
+        if kept is not None:
+            return kept
     found = _kept(wanted.graph, machine, FREE.text)
     if found is not None:
         own = {name.partition("/")[2]: text for name, text in found.items()}
@@ -65,12 +71,12 @@ def known(wanted: Wanted, machine: str) -> Outcome | None:
     return None if refused is None else Refusal(refused["reason"])
 
 
-def keep_bound(graph: Graph, machine: str, bound_us: float) -> None:
+def keep_bound(graph: AnyGraph, machine: str, bound_us: float) -> None:
     """Keep the time that no schedule beats."""
     _keep(graph, machine, _BOUND, {"microseconds": repr(bound_us)})
 
 
-def known_by_bounds(graph: Graph, machine: str) -> float | None:
+def known_by_bounds(graph: AnyGraph, machine: str) -> float | None:
     """What was kept of the time that bounds alone say no schedule beats.
 
     It is not the one that a search has found: a piece is turned down before its build, or by it, alike in every
@@ -80,24 +86,24 @@ def known_by_bounds(graph: Graph, machine: str) -> float | None:
     return None if noted is None else float(noted["microseconds"])
 
 
-def keep_by_bounds(graph: Graph, machine: str, bound_us: float) -> None:
+def keep_by_bounds(graph: AnyGraph, machine: str, bound_us: float) -> None:
     """Keep the time that bounds alone say no schedule beats."""
     if not extended():
         _keep(graph, machine, _BY_BOUNDS, {"microseconds": repr(bound_us)})
 
 
-def keep_refusal(graph: Graph, machine: str, reason: str) -> None:
+def keep_refusal(graph: AnyGraph, machine: str, reason: str) -> None:
     """Keep that there is no build."""
     _keep(graph, machine, _NO_BUILD, {"reason": reason})
 
 
-def _key(graph: Graph, machine: str, under: str) -> str:
+def _key(graph: AnyGraph, machine: str, under: str) -> str:
     return build_key(graph, machine_text(load_machine(machine)), 1, under)
 
 
-def _kept(graph: Graph, machine: str, under: str) -> dict[str, str] | None:
+def _kept(graph: AnyGraph, machine: str, under: str) -> dict[str, str] | None:
     return BuildCache(cache_folder()).get(_key(graph, machine, under))
 
 
-def _keep(graph: Graph, machine: str, under: str, what: Mapping[str, str]) -> None:
+def _keep(graph: AnyGraph, machine: str, under: str, what: Mapping[str, str]) -> None:
     BuildCache(cache_folder()).put(_key(graph, machine, under), what)

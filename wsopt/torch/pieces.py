@@ -12,11 +12,14 @@ import torch
 from torch import fx
 
 from wsopt.frontend.kinds import is_matmul, reduces_rows
-from wsopt.graph.serialize import canonical_bytes
+from wsopt.graph.symbolic import AnyGraph, any_canonical_bytes
 from wsopt.graph.types import Graph, Input, Node, TensorType, row_major_strides
 from wsopt.partition.constants import Folded, folded
+from wsopt.torch.changing import Changing, changing
 from wsopt.torch.lower import Lowered
 from wsopt.torch.rounding import without_roundings
+from wsopt.torch.sizes import changes
+from wsopt.torch.symbols import Symbols
 from wsopt.torch.values import Dim, Shape, Untaken, view_strides
 from wsopt.torch.wiring import Wiring
 
@@ -37,7 +40,8 @@ class Piece:
     """A kernel's graph, whose names are those of every piece alike, with the FX nodes of its inputs and outputs, and
     all FX nodes that it computes. Of the inputs `fixed` have contents that are there before a call; if it `packs`,
     what products read of them alone is made once, and `kernel` is the graph of what is left. Where an output has the
-    dimensions of its FX node in another order, as that node lies in memory, `orders` has the order.
+    dimensions of its FX node in another order, as that node lies in memory, `orders` has the order. Where extents
+    change from call to call, `changing` is the graph in a dimension that has a range.
     """
 
     graph: Graph
@@ -47,26 +51,37 @@ class Piece:
     orders: tuple[tuple[int, ...] | None, ...]
     fixed: frozenset[str] = frozenset()
     packs: bool = False
+    changing: Changing | None = None
 
     @cached_property
     def folded(self) -> Folded | None:
         """The piece's graph in two, if it packs and there is something to be packed."""
-        return folded(self.graph, self.fixed) if self.packs else None
+        return folded(self.graph, self.fixed) if self.packs and self.changing is None else None
 
     @property
     def kernel(self) -> Graph:
-        """The graph that a kernel is made of."""
-        return self.graph if self.folded is None else self.folded.main
+        """The graph that a kernel is made of, with the extents that are typical."""
+        return self.typical if self.folded is None else self.folded.main
+
+    @property
+    def typical(self) -> Graph:
+        """The graph with the extents that are typical."""
+        return self.graph if self.changing is None else self.changing.typical
+
+    @property
+    def built(self) -> AnyGraph:
+        """The graph that is built: for all of a range where extents change."""
+        return self.kernel if self.changing is None else self.changing.graph
 
     @cached_property
     def bytes_in(self) -> int:
         """Bytes of the inputs that are not constant."""
-        return sum(one.type.nbytes for one in self.graph.inputs if not one.constant)
+        return sum(int(one.type.nbytes) for one in self.graph.inputs if not one.constant)
 
     @cached_property
     def bytes_by_output(self) -> tuple[tuple[str, int], ...]:
         """The FX node of each output, by name, with its bytes."""
-        sizes = (self.graph.type_of(name).nbytes for name in self.graph.outputs)
+        sizes = (int(self.graph.type_of(name).nbytes) for name in self.graph.outputs)
         return tuple(zip((node.name for node in self.outputs), sizes, strict=True))
 
     @cached_property
@@ -80,7 +95,8 @@ class Piece:
     def key(self) -> str:
         """Equal for pieces that one kernel computes."""
         packed = " ".join(sorted(self.fixed)) if self.folded else ""
-        told = canonical_bytes(self.graph) + packed.encode()
+        graph = self.graph if self.changing is None else self.changing.graph
+        told = any_canonical_bytes(graph) + packed.encode()
         return hashlib.sha256(told).hexdigest()[:16]
 
     @cached_property
@@ -111,19 +127,31 @@ def piece_of(wiring: Wiring, wanted: Collection[str], *, laid: bool = False, pac
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
     piece = replace(_renamed(lowered, without_roundings(nodes, names), outputs, covered), packs=packs)
-    return _laid(piece) if laid else piece
+    piece = _laid(lowered.symbols, piece) if laid else piece
+    return _ranging(piece, lowered.symbols)
 
 
-def _laid(piece: Piece) -> Piece:
+def _ranging(piece: Piece, symbols: Symbols) -> Piece:
+    """The piece with its graph in a dimension that has a range, if extents of it change. Raises as `changing`."""
+    found = changing(piece.graph, symbols)
+    if found is None:
+        return piece
+    ranging, graph = found
+    seen = zip(piece.inputs, graph.inputs, strict=True)
+    inputs = tuple(replace(one, shape=item.type.shape) for one, item in seen)
+    return replace(piece, graph=ranging.graph.generic, inputs=inputs, changing=ranging)
+
+
+def _laid(symbols: Symbols, piece: Piece) -> Piece:
     """The piece with outputs whose dimensions are in the order in which they lie in memory."""
     nodes, outputs, orders = list(piece.graph.nodes), list[str](), list[tuple[int, ...] | None]()
     for name, owner in zip(piece.graph.outputs, piece.outputs, strict=True):
-        order, type_ = memory_order(owner), piece.graph.type_of(name)
+        order, type_ = memory_order(symbols, owner), piece.graph.type_of(name)
         if order is None or list(order) == sorted(order):
             outputs.append(name)
             orders.append(None)
             continue
-        shape = tuple(owner.meta["val"].shape)
+        shape = symbols.shape(owner.meta["val"])
         if shape != type_.shape:
             found = TensorType(shape, type_.dtype)
             nodes.append(Node(f"n{len(nodes)}", "reshape", (name,), (("shape", shape),), found))
@@ -147,20 +175,23 @@ def _check_output(lowered: Lowered, node: Node) -> None:
     value = lowered.values[owner.name]
     if isinstance(value, tuple) or not value.whole:
         raise Untaken(f"{owner.name} repeats elements of what the piece computes")
-    if memory_order(owner) is None:
+    if memory_order(lowered.symbols, owner) is None:
         raise Untaken(f"{owner.name} does not lie densely in memory")
 
 
-def memory_order(node: fx.Node) -> tuple[int, ...] | None:
+def memory_order(symbols: Symbols, node: fx.Node) -> tuple[int, ...] | None:
     """The dimensions of an FX node's tensor from the outermost in memory; None if it does not lie densely."""
-    val = node.meta["val"]
-    order = sorted(range(val.ndim), key=lambda dim: (-val.stride(dim), dim))
+    shape, strides = symbols.shape(node.meta["val"]), symbols.strides(node.meta["val"])
+    if strides is None:
+        return None
+    order = sorted(range(len(shape)), key=lambda dim: (-int(strides[dim]), dim))
     behind = 1
     for dim in reversed(order):
-        if val.shape[dim] > 1 and val.stride(dim) != behind:
+        if shape[dim] > 1 and strides[dim] != behind:
             return None
-        behind *= val.shape[dim]
-    return tuple(range(val.ndim)) if val.is_contiguous() else tuple(order)
+        behind *= shape[dim]
+    moving = [dim for dim in order if shape[dim] > 1]
+    return tuple(range(len(shape))) if moving == sorted(moving) else tuple(order)
 
 
 def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: frozenset[str]) -> Piece:
@@ -240,8 +271,13 @@ def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:
     """An input as it lies in memory according to FX; dense where it cannot be seen in its shape as it lies."""
     owner = lowered.owners[tensor]
     found = TensorType(shape, lowered.writer.types[tensor].dtype)
-    strides = None if repeating(lowered, tensor) else strides_as(owner, shape)
-    dense = strides is None or strides == row_major_strides(shape) or not _can_be_copied(found, strides)
+    strides = None if repeating(lowered, tensor) else strides_as(lowered.symbols, owner, shape)
+    dense = (
+        strides is None
+        or changes(*strides)
+        or strides == row_major_strides(shape)
+        or not _can_be_copied(found, strides)
+    )
     # What TMA cannot copy as it lies would be padded, and a CUDA graph would not see a change of the copy.
     fixed = owner.name in lowered.constants and _can_be_copied(found, row_major_strides(shape))
     return Input(name, found, fixed, None if dense else strides)
@@ -253,12 +289,11 @@ def _can_be_copied(tensor: TensorType, strides: Shape) -> bool:
     return moving[-1:] == [1] and all(stride * tensor.dtype.bits % 128 == 0 for stride in moving[:-1])
 
 
-def strides_as(node: fx.Node, shape: Shape) -> Shape | None:
+def strides_as(symbols: Symbols, node: fx.Node, shape: Shape) -> Shape | None:
     """Strides of an FX node's tensor seen in a shape; None if that would be a copy, or if elements overlap."""
     val = node.meta["val"]
-    if not all(isinstance(one, int) for one in val.stride()):
-        return None
-    strides = view_strides(tuple(val.shape), tuple(val.stride()), shape)
+    own = symbols.strides(val)
+    strides = None if own is None else view_strides(symbols.shape(val), own, shape)
     if strides is None:
         return None
     moving = [stride for extent, stride in zip(shape, strides, strict=True) if extent > 1]

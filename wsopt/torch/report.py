@@ -11,6 +11,7 @@ import torch
 
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph
+from wsopt.torch.changing import Changing
 from wsopt.torch.choose import Judged
 from wsopt.torch.compiler import backend, watching
 from wsopt.torch.cutting import flops
@@ -116,7 +117,7 @@ def report_of(graphs: Sequence[Settled]) -> Report:
         _lines(taken),
         _lines(refused),
         tuple(left.most_common()),
-        sum(flops(piece.graph) for piece, _ in taken),
+        sum(flops(piece.typical) for piece, _ in taken),
         sum(one.cut.all_flops for one in graphs),
         sum(one.cut.moved.get(name, 0) for one in graphs for piece in one.taken for name in piece.covered),
         sum(sum(one.cut.moved.values()) for one in graphs),
@@ -134,16 +135,17 @@ def _lines(pieces: Sequence[tuple[Piece, Judged]]) -> tuple[Line, ...]:
     count = Counter(piece.key for piece, _ in pieces)
     first = {piece.key: (piece, judged) for piece, judged in reversed(pieces)}
     lines = [
-        Line(in_words(piece.graph), count[key], flops(piece.graph), judged)
+        Line(in_words(piece.graph, piece.changing), count[key], flops(piece.typical), judged)
         for key, (piece, judged) in first.items()
     ]
     return tuple(sorted(lines, key=lambda line: (-line.count * line.flops, line.text)))
 
 
-def in_words(graph: Graph) -> str:
-    """The operations of a piece but for views and casts, in order, and what it makes."""
+def in_words(graph: Graph, changing: Changing | None = None) -> str:
+    """The operations of a piece but for views and casts, in order, what it makes, and the range of its extents."""
     ops = [
         node.op for node in graph.nodes if OPS[node.op].cost is not CostClass.MOVEMENT and node.op != "cast"
     ]
     made = ", ".join(str(graph.type_of(name)) for name in graph.outputs)
-    return f"{' '.join(ops)} -> {made}"
+    ranging = "" if changing is None else f", {changing}"
+    return f"{' '.join(ops)} -> {made}{ranging}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from wsopt.torch.dtypes import dtype_of
+from wsopt.torch.sizes import changes
 from wsopt.torch.table import as_numbers, aten, entry, prims
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
@@ -93,12 +95,19 @@ def _slice(
     w: Writer, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Value:
     dim %= len(x.dims)
-    return w.slice(x, dim, *slice(start, end, step).indices(x.shape[dim]))
+    extent = x.shape[dim]
+    if changes(extent, start, end, step):
+        if start in (None, 0) and step == 1 and end in (None, extent, sys.maxsize):
+            return x
+        raise Untaken("a part along an extent that changes from call to call")
+    return w.slice(x, dim, *slice(start, end, step).indices(extent))
 
 
 @entry(aten.select.int)
 def _select(w: Writer, x: Value, dim: int, index: int) -> Value:
     dim %= len(x.dims)
+    if changes(index, x.shape[dim]):
+        raise Untaken("a part along an extent that changes from call to call")
     at = index % x.shape[dim]
     return w.view(w.slice(x, dim, at, at + 1), w.shape)
 
@@ -106,6 +115,8 @@ def _select(w: Writer, x: Value, dim: int, index: int) -> Value:
 @entry(aten.unbind.int)
 def _unbind(w: Writer, x: Value, dim: int = 0) -> tuple[Value, ...]:
     dim %= len(x.dims)
+    if changes(x.shape[dim]):
+        raise Untaken("parts along an extent that changes from call to call")
     parts = (w.slice(x, dim, at, at + 1) for at in range(x.shape[dim]))
     return tuple(w.view(part, w.shape) for part in parts)
 
@@ -127,6 +138,8 @@ def _split(w: Writer, x: Value, sizes: Sequence[int], dim: int = 0) -> tuple[Val
 @entry(aten.split.Tensor)
 def _split_evenly(w: Writer, x: Value, size: int, dim: int = 0) -> tuple[Value, ...]:
     extent = x.shape[dim]
+    if changes(size, extent):
+        raise Untaken("parts along an extent that changes from call to call")
     return _split(w, x, [min(size, extent - start) for start in range(0, extent, size)], dim)
 
 

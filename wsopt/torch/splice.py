@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import fx
 
+from wsopt.graph.extents import Extent
 from wsopt.graph.types import row_major_strides
 from wsopt.torch.lower import Lowered
 from wsopt.torch.pieces import Bound, Piece, memory_order, strides_as
+from wsopt.torch.symbols import Symbols
+from wsopt.torch.values import Shape
 
 aten = torch.ops.aten
 
@@ -25,7 +29,7 @@ def splice(lowered: Lowered, operators: Sequence[tuple[Piece, Any]]) -> None:
     now: dict[fx.Node, fx.Node] = {}
     for piece, target in operators:
         last = max((names[name] for name in piece.covered), key=place.__getitem__)
-        now |= _put(graph, piece, target, last, now)
+        now |= _put(Maker(graph, last, lowered.symbols), piece, target, now)
     _sort(graph)
     gone = frozenset[str]().union(*(piece.covered for piece, _ in operators))
     for node in reversed(list(graph.nodes)):
@@ -34,25 +38,27 @@ def splice(lowered: Lowered, operators: Sequence[tuple[Piece, Any]]) -> None:
     graph.lint()
 
 
-def _put(
-    graph: fx.Graph, piece: Piece, target: Any, last: fx.Node, now: Mapping[fx.Node, fx.Node]
-) -> dict[fx.Node, fx.Node]:
-    """Call an operator behind an FX node, and give its results to who reads those of the piece; the results by the FX
-    nodes that they replace. `now` are those of other pieces, which this one reads in their place.
+def _put(made: Maker, piece: Piece, target: Any, now: Mapping[fx.Node, fx.Node]) -> dict[fx.Node, fx.Node]:
+    """Call an operator, and give its results to who reads those of the piece; the results by the FX nodes that they
+    replace. `now` are those of other pieces, which this one reads in their place.
     """
-    made, found = Maker(graph, last), {}
+    found = {}
     inputs = [
         _given(made, bound, item.strides, now.get(bound.source, bound.source))
         for bound, item in zip(piece.inputs, piece.graph.inputs, strict=True)
     ]
     call = made.call(target, *inputs)
     # Inductor chooses how what it computes lies in memory, and is asked for what the kernel reads without a copy.
-    vals = zip((one.meta["val"] for one in inputs), piece.graph.inputs, strict=True)
-    call.meta["eager_input_vals"] = tuple(made.lying(val, item.element_strides) for val, item in vals), {}
+    lies = (
+        item.strides or row_major_strides(bound.shape)
+        for bound, item in zip(piece.inputs, piece.graph.inputs, strict=True)
+    )
+    vals = zip((one.meta["val"] for one in inputs), lies, strict=True)
+    call.meta["eager_input_vals"] = tuple(made.lying(val, strides) for val, strides in vals), {}
     several = len(piece.outputs) > 1
     for number, (owner, order) in enumerate(zip(piece.outputs, piece.orders, strict=True)):
         result = made.call(operator.getitem, call, number) if several else call
-        result = _as_in_fx(made, result, owner) if order is None else _in_order(made, result, order)
+        result = _as_in_fx(made, result, owner) if order is None else _in_order(made, result, owner, order)
         owner.replace_all_uses_with(result, propagate_meta=False)
         found[owner] = result
     return found
@@ -61,8 +67,8 @@ def _put(
 class Maker:
     """Makes calls behind a node, one behind the other, with the fake tensors that they result in."""
 
-    def __init__(self, graph: fx.Graph, last: fx.Node) -> None:
-        self.graph, self.last = graph, last
+    def __init__(self, graph: fx.Graph, last: fx.Node, symbols: Symbols | None = None) -> None:
+        self.graph, self.last, self.symbols = graph, last, symbols or Symbols()
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """A call behind the last one."""
@@ -74,10 +80,37 @@ class Maker:
         self.last = node
         return node
 
-    def lying(self, val: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    def lying(self, val: torch.Tensor, strides: Shape) -> torch.Tensor:
         """A fake tensor like another one, in these strides."""
         with fake_mode((val,)):
-            return torch.empty_strided(val.shape, strides, dtype=val.dtype, device=val.device)
+            now = [self.symbols.now(one) for one in strides]
+            return torch.empty_strided(val.shape, now, dtype=val.dtype, device=val.device)
+
+    def shaped(self, node: fx.Node, shape: Shape) -> fx.Node:
+        """A node's tensor in a shape; the node itself where it has that."""
+        if self.symbols.shape(node.meta["val"]) == shape:
+            return node
+        return self.call(aten.reshape.default, node, [self._extent(one) for one in shape])
+
+    def _extent(self, extent: int) -> Any:
+        """An extent as an argument: a number, or the node of what changes."""
+        if not isinstance(extent, Extent):
+            return extent
+        terms = [
+            self._folded(operator.mul, [*([times] if times != 1 else []), *map(self._symbol, product)])
+            for product, times in extent.terms
+        ]
+        return self._folded(operator.add, terms)
+
+    def _folded(self, target: Any, operands: Sequence[Any]) -> Any:
+        return reduce(lambda one, other: self.call(target, one, other), operands)
+
+    def _symbol(self, name: str) -> fx.Node:
+        """The node of a symbol of torch, which an input of the graph tells."""
+        known = self.symbols.known[name]
+        if known.axis is None:
+            return known.source
+        return self.call(aten.sym_size.int, known.source, known.axis)
 
 
 def fake_mode(values: Any) -> Any:
@@ -97,14 +130,15 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 
 def _given(made: Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.Node) -> fx.Node:
     """The tensor of an FX node, which `node` computes now, in a piece's shape and strides."""
-    lies = strides_as(bound.source, bound.shape)
+    lies = strides_as(made.symbols, bound.source, bound.shape)
     if bound.dims is not None:
         return _without_repeats(made, bound)
     if node.meta["val"].dtype is torch.int64:  # indices of rows, which a kernel reads as i32
         node = made.call(torch.ops.prims.convert_element_type.default, node, torch.int32)
-    if tuple(node.meta["val"].shape) != bound.shape:
-        node = made.call(aten.reshape.default, node, list(bound.shape))
-    elif strides is None and lies != row_major_strides(bound.shape):
+    shaped = made.shaped(node, bound.shape)
+    if shaped is not node:
+        return shaped
+    if strides is None and lies != row_major_strides(bound.shape):
         node = made.call(aten.clone.default, node, memory_format=torch.contiguous_format)
     return node
 
@@ -112,25 +146,25 @@ def _given(made: Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.
 def _without_repeats(made: Maker, bound: Bound) -> fx.Node:
     """The elements of an FX node's tensor that it does not repeat."""
     atoms = [atom for dim in bound.dims or () for atom in dim]
-    node = made.call(aten.reshape.default, bound.source, [atom.extent for atom in atoms])
+    node = made.shaped(bound.source, tuple(atom.extent for atom in atoms))
     for axis, atom in enumerate(atoms):
         if atom.repeated:
             node = made.call(aten.slice.Tensor, node, axis, 0, 1)
     node = made.call(aten.clone.default, node, memory_format=torch.contiguous_format)
-    return made.call(aten.reshape.default, node, list(bound.shape))
+    return made.shaped(node, bound.shape)
 
 
-def _in_order(made: Maker, node: fx.Node, order: Sequence[int]) -> fx.Node:
+def _in_order(made: Maker, node: fx.Node, owner: fx.Node, order: Sequence[int]) -> fx.Node:
     """A result whose dimensions are those of its FX node in this order, with its dimensions in theirs."""
+    shape = made.symbols.shape(owner.meta["val"])
+    node = made.shaped(node, tuple(shape[dim] for dim in order))
     return made.call(aten.permute.default, node, [order.index(dim) for dim in range(len(order))])
 
 
 def _as_in_fx(made: Maker, node: fx.Node, owner: fx.Node) -> fx.Node:
     """A dense result in the shape and the strides that FX says of it."""
-    val = owner.meta["val"]
-    if tuple(node.meta["val"].shape) != tuple(val.shape):
-        node = made.call(aten.reshape.default, node, list(val.shape))
-    order = memory_order(owner)
+    node = made.shaped(node, made.symbols.shape(owner.meta["val"]))
+    order = memory_order(made.symbols, owner)
     if order is not None and list(order) != sorted(order):
         node = made.call(aten.permute.default, node, list(order))
         node = made.call(aten.clone.default, node, memory_format=torch.contiguous_format)

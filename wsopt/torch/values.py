@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.graph.types import row_major_strides
+from wsopt.torch.sizes import shared
+from wsopt.torch.untaken import Untaken as Untaken
 
 Shape = tuple[int, ...]
-
-
-class Untaken(Exception):
-    """A part of an FX graph that our graphs do not say; the text is the reason that a person reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +86,10 @@ def _taken(atoms: list[Atom], extent: int) -> Dim:
         if not atoms:
             raise Untaken("a view that repeats elements")
         last = atoms.pop()
-        part = math.gcd(last.extent, extent)
-        if part == 1 or (part < last.extent and part < extent):
+        part = shared(last.extent, extent)
+        if part == 1 or part not in (last.extent, extent):
             raise Untaken("a view that cuts across dimensions")
-        if part < last.extent:
+        if part != last.extent:
             atoms.append(replace(last, extent=last.extent // part))
         found.append(replace(last, extent=part))
         extent //= part
@@ -191,6 +189,6 @@ def view_strides(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
         if left % extent:
             return None
         found.append(stride)
-        if left > extent:
+        if left != extent:
             runs.append((left // extent, stride * extent))
     return tuple(reversed(found))

@@ -11,6 +11,7 @@ from wsopt.graph.infer import OpFault
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import AttrValue, DType, Node, Operand, TensorType
 from wsopt.torch.integers import Integers
+from wsopt.torch.sizes import changes
 from wsopt.torch.values import (
     Atom,
     Dim,
@@ -24,7 +25,7 @@ from wsopt.torch.values import (
     split_as,
 )
 
-_NUMBER = {
+NUMBERS = {
     bool: TensorType((), DType.BOOL),
     int: TensorType((), DType.I32),
     float: TensorType((), DType.F32),
@@ -57,7 +58,7 @@ class Writer:
         """The element type of a value; of a number the one that it has among operands."""
         if isinstance(value.tensor, str):
             return self.types[value.tensor].dtype
-        return _NUMBER[type(value.tensor)].dtype
+        return NUMBERS[type(value.tensor)].dtype
 
     def see_through(self) -> None:
         """Take a copy that repeats elements as a value like others. Raises Untaken where those stay in FX."""
@@ -73,7 +74,7 @@ class Writer:
         for role, operand in zip(spec.operands, operands, strict=False):
             if not isinstance(operand, str) and (role not in spec.scalars or isinstance(operand, bool)):
                 raise Untaken(f"{op} of a {'truth value' if isinstance(operand, bool) else 'number'}")
-        types = tuple(self.types[x] if isinstance(x, str) else _NUMBER[type(x)] for x in operands)
+        types = tuple(self.types[x] if isinstance(x, str) else NUMBERS[type(x)] for x in operands)
         attrs = {attr.name: given.get(attr.name, attr.default) for attr in spec.attrs}
         try:
             result, full = spec.infer(types, attrs)
@@ -155,6 +156,8 @@ class Writer:
 
     def slice(self, value: Value, dim: int, start: int, stop: int, step: int = 1) -> Value:
         """Every `step`-th element along a dimension, from `start` up to `stop`."""
+        if changes(value.shape[dim], start, stop):
+            raise Untaken("a part along an extent that changes from call to call")
         extent = len(range(start, stop, step))
         if all(atom.held == 1 for atom in value.dims[dim]):
             return replace(value, dims=_replaced(value.dims, dim, (Atom(extent, extent > 1),)))
@@ -355,7 +358,9 @@ class Writer:
 
 
 def number(value: float, shape: Sequence[int] = ()) -> Value:
-    """A number as a value of any shape."""
+    """A number as a value of any shape. Untaken for an extent that changes."""
+    if changes(value):
+        raise Untaken("a number that is an extent, which changes from call to call")
     return Value(value, repeated_dims(shape))
 
 
