@@ -17,8 +17,8 @@ from wsopt.solve.worker import solved
 _UNITS = 1000
 """Units of time in a microsecond."""
 _LIMIT = 4.0
-"""Deterministic time of a model. What takes longer has hundreds of ways of the same time, such as the halves of a sum of
-nine products, of which the first found was never beaten.
+"""Deterministic time of a model. One that takes longer has hundreds of covers of nearly the same time, as a sum of
+nine products has, and what it finds later is no better.
 """
 
 
