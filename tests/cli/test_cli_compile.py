@@ -218,3 +218,14 @@ def test_an_input_that_lies_column_by_column(tmp_path: Path) -> None:
     done = wsopt(tmp_path, "compile", "graph.json", "-o", "out")
     assert done.returncode == 0, done.stderr
     assert wsopt(tmp_path, "run", "out", "--seeds", "2").returncode == 0
+
+
+def test_a_cut_is_not_asked_of_a_graph_with_dims(tmp_path: Path) -> None:
+    data = product()
+    data["dims"] = {"tokens": {"min": 1, "max": 8}}
+    data["inputs"][0]["shape"][0] = "tokens"
+    (tmp_path / "ranged.json").write_text(json.dumps(data))
+    done = wsopt(tmp_path, "compile", "ranged.json", "--cut")
+    assert done.returncode == 2
+    assert "Invalid value for --cut: is for graphs of numbers" in done.stderr
+    assert not (tmp_path / "ranged.wsopt").exists()

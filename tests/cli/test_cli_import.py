@@ -86,8 +86,12 @@ def test_files_that_cannot_be_written(tmp_path: Path) -> None:
             check_weights(tmp_path / name)
     with pytest.raises(InputError, match="cannot be written"):
         write_weights(tmp_path / "no" / "w.npz", {"w": np.ones(2, np.float32)})
-    for target in ("no/g.json", "", "model.onnx"):
-        with pytest.raises(InputError, match="no place for a graph"):
+    for target, told in (
+        ("no/g.json", "no place for a graph"),
+        ("", "no place for a graph"),
+        ("model.onnx", "itself"),
+    ):
+        with pytest.raises(InputError, match=told):
             import_(tmp_path / "model.onnx", tmp_path / target)
 
 

@@ -219,3 +219,12 @@ def test_functions_of_an_angle_need_no_stack(function: str) -> None:
     assert small_case(made).fault(made.source, 3) is None
     found = compile_kernel(made.source)
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
+
+
+def test_a_product_of_constants_waits_for_the_kernel_before() -> None:
+    def constants(g: GraphBuilder) -> Symbol:
+        x, w = (g.input(name, (96, 72), "bf16", constant=True) for name in "xw")
+        return g.cast(g.matmul(x, w, transpose_b=True), dtype="bf16", name="y")
+
+    made = build(graph_of(constants), structure(persistent=False), 64)
+    assert small_case(made).fault(made.source, 2) is None

@@ -227,3 +227,23 @@ def test_what_is_not_lowered_is_named(case: str, h200: Machine) -> None:
     body, message = REFUSALS[case]
     with pytest.raises(LoweringError, match=f"^{re.escape(message)}"):
         next(iter(structures(region_of(body), h200)))
+
+
+def test_a_value_of_a_row_is_not_read_along_two_axes_of_one_tensor() -> None:
+    """Differences of all pairs of running sums: each axis of a tile is one of the kernel's."""
+
+    def pairs(g: GraphBuilder) -> Symbol:
+        sums = g.cumsum(g.input("x", (8, 64), "f32"), axis=-1)
+        return g.sub(g.reshape(sums, shape=(8, 64, 1)), g.reshape(sums, shape=(8, 1, 64)), name="y")
+
+    with pytest.raises(LoweringError, match="tensor y: two of its axes are one"):
+        region_of(pairs)
+
+
+@pytest.mark.parametrize(("columns", "dtype", "least"), [(3, "bf16", 8), (1, "f32", 4), (5, "f8e4m3", 16)])
+def test_no_row_of_a_tile_is_shorter_than_a_copy(columns: int, dtype: str, least: int, h200: Machine) -> None:
+    def shifted(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (640, columns), dtype, strides=(16, 1))
+        return g.cast(g.sub(x, g.reduce_max(x, axis=1, keepdims=True)), dtype, name="y")
+
+    assert {s.columns for s in structures(region_of(shifted), h200)} == {least}

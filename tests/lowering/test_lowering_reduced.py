@@ -210,3 +210,23 @@ def test_the_width_of_packed_heads_stays_for_the_kernel_knows_it() -> None:
     for small in (reduced(graph, cut, 2), *further(graph, cut, 2)):
         assert small.type_of("q").shape[2] == 64
         assert small.type_of("k").shape[1] % 64 == 0
+
+
+def test_a_group_of_queries_that_are_rows_stays_for_the_kernel_knows_it() -> None:
+    def scores(g: GraphBuilder) -> Symbol:
+        q, k = g.input("q", (4, 8, 1, 128), "bf16"), g.input("k", (4, 2, 1024, 128), "bf16")
+        grouped, shared = g.reshape(q, shape=(4, 2, 4, 1, 128)), g.reshape(k, shape=(4, 2, 1, 1024, 128))
+        return g.tanh(g.matmul(grouped, shared, transpose_b=True), name="y")
+
+    found = reduced(graph_of(scores), CUT, 3)
+    q, k = (one.type.shape for one in found.inputs)
+    assert q[1] == 4 * k[1]
+
+
+def test_of_one_element_the_last_axis_is_the_contiguous_one() -> None:
+    def one(g: GraphBuilder) -> Symbol:
+        return g.matmul(g.input("x", (1, 1), "bf16"), g.input("w", (1, 1), "bf16"), name="y")
+
+    w = reduced(graph_of(one), CUT, 3, longer=True).inputs[1]
+    assert w.type.shape[0] > 1
+    assert w.element_strides[0] * 16 % 128 == 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
 import pytest
 
-from wsopt.partition.cover import Chosen, Option, cover, running_order
+from wsopt.partition.cover import Chosen, Option, cover, coverable, running_order
 from wsopt.partition.memory import ALIGNMENT, Lifetime, places
 
 
@@ -61,6 +62,9 @@ def test_options_that_wait_for_each_other_are_not_taken() -> None:
 def test_what_nothing_makes_has_no_cover() -> None:
     assert cover([_option("h", "", 1.0)], frozenset("y")) is None
     assert cover([_option("y", "h", 1.0)], frozenset("y")) is None
+    cannot_be_had = [_option("h", "", math.inf), _option("y", "h", 1.0)]
+    assert cover(cannot_be_had, frozenset("y")) is None
+    assert not coverable(cannot_be_had, frozenset("y"))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -74,6 +78,7 @@ def test_covers_are_the_least_of_all_subsets(seed: int) -> None:
         options.append(Option(makes, needs, draw.randint(1, 9)))
     wanted = frozenset(draw.sample(tensors, 2))
     found, least = cover(options, wanted), _least(options, wanted)
+    assert coverable(options, wanted) == (least is not None)
     if least is None:
         assert found is None
         return

@@ -9,6 +9,7 @@ from wsopt.errors import LoweringError
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.needed import needed
 from wsopt.machine.types import Machine
+from wsopt.partition import cut as cut_module
 from wsopt.partition.accept import Oracle, refusal_of
 from wsopt.partition.candidates import find_candidates
 from wsopt.partition.cut import check_cuttable
@@ -57,4 +58,18 @@ def test_an_output_that_moves_nothing_is_still_made_outside(h200: Machine) -> No
     y = g.cast(g.matmul(x, w, transpose_b=True), "bf16", name="y")
     g.output(y, g.reshape(x, shape=(32, 512), name="z"))
     with pytest.raises(LoweringError, match="output z is an input seen in another way"):
+        check_cuttable(g.build(), h200)
+
+
+def test_whether_a_graph_can_be_cut_takes_no_solving(h200: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a sum of products there are thousands of covers of nearly the same time: which is best is asked once."""
+
+    def solved(*_: object) -> None:
+        raise AssertionError("a cover is solved where only its existence is asked")
+
+    monkeypatch.setattr(cut_module, "cover", solved)
+    check_cuttable(whole_graph("odd_mlp"), h200)
+    g = GraphBuilder("refused")
+    g.output(g.greater(g.input("x", (64, 256), "bf16"), 0.0, name="y"))
+    with pytest.raises(LoweringError, match="output y is bool"):
         check_cuttable(g.build(), h200)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,8 +70,12 @@ def test_a_scheduler_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
     with pytest.raises(RequirementError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         workers_at("tcp://127.0.0.1:9").__enter__()
+    ignored: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
     with pytest.raises(RequirementError, match="no Dask scheduler answers at here"):
         workers_at("here").__enter__()
+    gc.collect()
+    assert not ignored, "what is left of a client prints a traceback behind the sentence"
 
 
 def test_what_a_lost_worker_had_is_done_again(

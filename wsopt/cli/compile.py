@@ -85,6 +85,8 @@ def compile_(
     if isinstance(read, SymbolicGraph):
         told = "is for graphs of numbers, not for one with dims"
         _one_kernel_options(tuned=tuned, under=under, what=told)
+        if cut:
+            raise typer.BadParameter(told, param_hint="--cut")
         _compile_range(read, asked, kernels)
         return
     if kernels is not None:

@@ -61,7 +61,10 @@ def _check_target(target: Path, model: Path) -> None:
     """Refuse a file that cannot be written, or that is the model, before any work is done."""
     from wsopt.errors import InputError, Problem
 
-    if target.is_dir() or not target.parent.is_dir() or target.resolve() == model.resolve():
+    if target.resolve() == model.resolve():
+        told = "is the model itself; give a .onnx or a .pt2 file, or -o another file for the graph"
+        raise InputError(str(target), [Problem("", told)])
+    if target.is_dir() or not target.parent.is_dir():
         raise InputError(
             str(target), [Problem("", "is no place for a graph; give a file in a folder that is there")]
         )

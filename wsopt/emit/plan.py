@@ -171,13 +171,15 @@ class KernelPlan:
     def fills_ahead(self, index: int) -> bool:
         """Whether a loading warp copies constants before the kernel before has ended: in loops of products that count
         their slots on. A kernel with stamps does not, for its records are of whole tiles; nor one whose tiles lie
-        where offsets say that are read behind that end.
+        where offsets say that are read behind that end; nor one of constants alone, of whose copies none would wait
+        before consumers store what the kernel before may still read.
         """
         rings = self.loaders[index]
         by_block = self.columns and not self.loops_over_tiles
         plain = by_block and not self.recorded and all(ring.counter.kept for ring in rings)
         plain = plain and self.offsets is None
-        return plain and any(box.view.constant for ring in rings for box in ring.boxes)
+        every = [box.view.constant for own in self.loaders for ring in own for box in ring.boxes]
+        return plain and not all(every) and any(box.view.constant for ring in rings for box in ring.boxes)
 
     @property
     def recorded(self) -> bool:

@@ -114,6 +114,9 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
         assert given is not None, "inputs are the graph's"
         moved = _is_aligned(given.type.shape, given.element_strides, given.type.dtype)
         unmoved = last > 1 and moved and not _is_aligned(item["shape"], strides, given.type.dtype)
+        if last == 1 < math.prod(item["shape"]) and given.type.size == 1 < len(strides):
+            # Of one element any axis could be the contiguous one, and the kernel has taken the last.
+            strides, unmoved = [*(ALIGNMENT for _ in strides[1:]), 1], True
         if "strides" in item or unmoved:
             item["strides"] = dense_strides(item["shape"], list(strides))
     for item in data["nodes"]:

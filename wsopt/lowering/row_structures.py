@@ -35,6 +35,8 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     every, least = pow2(region.extent(Role.COLUMN)), machine.warps_per_warpgroup
     tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
     outer = reduces_outer(tiles)
+    if not outer and tiles:  # no row of a box is shorter; beyond a row's end a tile has zeros
+        every = max(every, 8 * machine.tma_alignment_bytes // min(view.dtype.bits for view in tiles))
     sizes = _OUTER_COLUMNS if outer else _LONG_ROW_COLUMNS if region.running else _ROW_COLUMNS
     parts = () if region.whole_rows else (size for size in sizes if size < every)
     whole = () if not region.whole_rows and every > sizes[-1] else (every,)

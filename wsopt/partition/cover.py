@@ -16,8 +16,10 @@ from wsopt.solve.worker import solved
 
 _UNITS = 1000
 """Units of time in a microsecond."""
-_LIMIT = 20.0
-"""Deterministic time of a model."""
+_LIMIT = 4.0
+"""Deterministic time of a model. One that takes longer has hundreds of covers of nearly the same time, as a sum of
+nine products has, and what it finds later is no better.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,17 @@ class Chosen:
 
     options: tuple[int, ...]
     proved: bool
+
+
+def coverable(options: Sequence[Option], wanted: frozenset[str]) -> bool:
+    """Whether any options make what is `wanted`: nothing is solved for that, for taking all of them would do."""
+    made, left = set[str](), [option for option in options if option.microseconds < math.inf]
+    while True:
+        ready = [option for option in left if option.needs <= made]
+        if not ready:
+            return wanted <= made
+        left = [option for option in left if not option.needs <= made]
+        made.update(*(option.makes for option in ready))
 
 
 def cover(options: Sequence[Option], wanted: frozenset[str]) -> Chosen | None:

@@ -16,7 +16,7 @@ from wsopt.machine.types import Machine
 from wsopt.partition.accept import Oracle, refusal_of
 from wsopt.partition.candidates import Candidates, find_candidates
 from wsopt.partition.choices import is_written_out, with_choices
-from wsopt.partition.cover import Chosen, Option, cover
+from wsopt.partition.cover import Chosen, Option, cover, coverable
 from wsopt.partition.pieces import Piece, bare_pieces
 from wsopt.partition.prices import Level, Price, Prices
 from wsopt.partition.web import Web
@@ -89,7 +89,7 @@ def cut(
 
 def check_cuttable(graph: Graph, machine: Machine) -> None:
     """Raise LoweringError as `cut` does for a graph that kernels do not compute; nothing is priced."""
-    cutter_of(graph, Prices(machine)).cover()
+    cutter_of(graph, Prices(machine)).check()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +124,27 @@ class Cutter:
             raise LoweringError(_uncovered(self.web, self.found, self.prices))
         return found
 
+    @property
+    def computes(self) -> bool:
+        """Whether there is any cover at the prices of now; which is the best is not asked."""
+        return coverable(self._options(), frozenset(self.web.graph.outputs))
+
+    def check(self) -> None:
+        """Raise LoweringError where there is no cover, as `cover` does."""
+        if not self.computes:
+            raise LoweringError(_uncovered(self.web, self.found, self.prices))
+
     def chosen(self, *, made_only: bool = False) -> Chosen | None:
         """The best cover at the prices of now, or None; of all pieces or of those whose kernels are made."""
+        return cover(self._options(made_only=made_only), frozenset(self.web.graph.outputs))
+
+    def _options(self, *, made_only: bool = False) -> list[Option]:
+        """What a cover may take, at the prices of now."""
         inputs = frozenset(one.name for one in self.web.graph.inputs)
         prices = [self.prices[piece] for piece in self.found.pieces]
         least = Level.SOLVED if made_only else Level.ROOFLINE
         known = [price.microseconds if price.level >= least else math.inf for price in prices]
-        options = [
+        return [
             Option(
                 frozenset(piece.graph.outputs),
                 frozenset(one.name for one in piece.graph.inputs) - inputs,
@@ -140,7 +154,6 @@ class Cutter:
                 (*self.found.pieces, *self.bare), (*known, *self.times), strict=True
             )
         ]
-        return cover(options, frozenset(self.web.graph.outputs))
 
     def ours(self, chosen: Chosen) -> tuple[Piece, ...]:
         """The pieces of a cover that kernels compute."""
@@ -204,10 +217,10 @@ def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cut
     certain = any(is_written_out(graph, node) for node in graph.nodes)
     first, second = (written, graph) if certain else (graph, written)
     found = _cutter(first, prices, others)
-    if found.chosen() is not None:
+    if found.computes:
         return found
     again = _cutter(second, prices, others)
-    return found if again.chosen() is None and second is written else again
+    return found if not again.computes and second is written else again
 
 
 def _cutter(graph: Graph, prices: Prices, others: Others | None) -> Cutter:
@@ -221,13 +234,13 @@ def _cutter(graph: Graph, prices: Prices, others: Others | None) -> Cutter:
         _check_outputs(web)
         return _cutter_of(web, others, prices)
     made = None if _uncomputed(web) else _cutter_of(web, others, prices)
-    if made is not None and made.chosen() is not None:
+    if made is not None and made.computes:
         return made
     _check_outputs(copies)
     copying = _cutter_of(copies, others, prices)
-    if copying.chosen() is None:
+    if not copying.computes:
         _check_outputs(web)
-    return made if made is not None and copying.chosen() is None else copying
+    return made if made is not None and not copying.computes else copying
 
 
 def _cutter_of(web: Web, others: Others | None, prices: Prices) -> Cutter:

@@ -58,7 +58,7 @@ def build_cut(
     else:
         show = deadline.bounded(graph.name, progress)
         cutter = cutter_of(graph, Prices(machine, use_cache, show, workers, deadline))
-        cutter.cover()  # what is wrong with a graph is told wherever this runs
+        cutter.check()  # what is wrong with a graph is told wherever this runs
         require_triton("compiling a kernel")
         record, files = _files(cutter.settled(), machine)
         if use_cache and not record.skipped:

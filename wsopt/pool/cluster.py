@@ -44,8 +44,10 @@ def workers_at(scheduler: str | None) -> Iterator[Workers]:
         return
     require_distributed("--scheduler")
     from distributed import Client
+    from distributed.comm import get_address_host_port
 
     try:
+        get_address_host_port(scheduler)  # a client that finds this out ends with a traceback of its own
         client = Client(scheduler, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise RequirementError(
