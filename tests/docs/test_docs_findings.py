@@ -341,3 +341,19 @@ def test_blocks_that_drift_apart() -> None:
     assert "silu of 8192 x 8192 from {} to {}".format(*told(silu.format(2, 4))) in PAGE
     assert "(64 KB: {} to {})".format(*told("rms_8192_consumers_2_consumer_warps_4_ring_2")) in PAGE
     assert "are too few ({} to {})".format(*told(silu.format(1, 8))) in PAGE
+
+
+def test_products_that_read_registers() -> None:
+    found = read("calibration/h200_issue_slots.json")
+    by_consumers = {row["consumers"]: row["ii_cycles"] for row in found["traces"] if row["rows"] == 64}
+    assert by_consumers == {1: 852, 2: 1265, 3: 1731}
+    assert 410 < by_consumers[2] - by_consumers[1] < 440 < by_consumers[3] - by_consumers[2] < 470
+    ends = {row["end"]: row["us"] for row in found["ends"] if row["graph"] == "i4_16"}
+    assert round(ends["whole"] - ends["none"], 2) == 2.35
+    assert round(ends["whole"] - ends["stores and arrival"], 1) == 1.5
+    dealt = {(r["graph"], r["depth"], r["consumers"]): r["us"] for r in found["dealt"]}
+    chosen = {row["graph"]: row["us"] for row in found["chosen"]}
+    assert (dealt["i4_16", 256, 2], chosen["i4_16"]) == (14.6, 16.3)
+    assert (dealt["i4_1", 256, 2], chosen["i4_1"]) == (15.2, 16.2)
+    assert (dealt["i4_64", 256, 2], chosen["i4_64"]) == (26.8, 20.7)
+    assert dealt["i4_16", 256, 3] >= dealt["i4_16", 256, 2]

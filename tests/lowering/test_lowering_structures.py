@@ -18,6 +18,7 @@ from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.program.types import Sharing, Space, Structure, column_role, row_role
+from wsopt.tensors.parts import summed
 from wsopt.tensors.views import Role
 
 
@@ -60,7 +61,7 @@ def check_legal(s: Structure, region: Region, machine: Machine) -> None:
     assert s.columns <= machine.mma_columns_max
     assert s.depth * width % machine.mma_k_bytes == 0
     assert all(n.bit_count() == 1 for n in (s.rows, s.depth, s.subtile_columns))
-    assert s.columns.bit_count() == 1 or s.columns == 128 + 64
+    assert s.columns.bit_count() == 1 or s.columns in (192, summed(region.extent(column_role(s.swap)), 32))
     assert s.columns % s.subtiles == 0
     assert s.subtiles == 1 or s.subtile_columns >= 32
     assert s.consumer_warps % machine.warps_per_warpgroup == 0
@@ -95,7 +96,17 @@ def test_tiles_of_192_columns_are_there_where_128_are_too_few(h200: Machine) -> 
         return {(s.columns, s.subtiles) for s in structures(plain(512, n, 512), h200)}
 
     assert {columns for columns, _ in cuts(128)} == {64, 128}
-    assert cuts(136) - cuts(128) == {(256, 1), (256, 2), (256, 4), (192, 3), (192, 6)}
+    assert cuts(136) - cuts(128) == {(256, 1), (256, 2), (256, 4), (192, 3), (192, 6), (160, 5)}
+
+
+def test_a_sum_of_powers_of_two_is_taken_where_it_holds_all_columns(h200: Machine) -> None:
+    def columns(n: int) -> set[int]:
+        return {s.columns for s in structures(plain(512, n, 512), h200)}
+
+    assert columns(72) == columns(96) == {64, 96, 128}
+    assert columns(104) == {64, 128}
+    assert columns(216) == columns(224) == {64, 128, 192, 224, 256}
+    assert columns(232) == columns(576) == {64, 128, 192, 256}
 
 
 def test_rows_that_are_reduced_lie_in_one_accumulator(h200: Machine) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from attention_graphs import Sizes, attention
 from tile_graphs import plain
 
 from wsopt.frontend.region import find_region
+from wsopt.graph import load_graph
 from wsopt.machine import Machine
 from wsopt.perf.contention import (
     contended_interval,
@@ -19,13 +22,17 @@ from wsopt.perf.contention import (
     iteration_energy,
     products_of_others,
     ring_bound,
+    scheduler_cycles,
     slot_lifetime,
 )
 from wsopt.perf.price import lower
+from wsopt.program.facts import Arithmetic, Cost
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.program.types import Sharing, Structure
 
 CUT = Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, False, False, 1, 1)
+DOCS = Path(__file__).parents[2] / "docs"
+TRACES = json.loads((DOCS / "calibration" / "h200_issue_slots.json").read_text("utf-8"))["traces"]
 POWER = ("shared_byte", "l2_byte", "gpc_byte", "dram_byte", "alu_cycle")
 
 
@@ -42,12 +49,14 @@ def cut(card: Machine, consumers: int = 1, rows: int = 64) -> TileProgram:
 
 
 def holding(program: TileProgram, parts: dict[Unit, int], *issue: int) -> TileProgram:
-    """The program with units held for so many cycles by the first operation, and so much issue a consumer."""
+    """The program with units held for so many cycles by the first operation, and so much issue a consumer. Nothing
+    else is counted.
+    """
     left, first, ops = dict(enumerate(issue)), program.loop[0].id, []
     for op in program.loop:
         own = left.pop(op.consumer, 0) if op.consumer is not None else 0
         pipes = tuple(parts.items()) if op.id == first else ()
-        ops.append(replace(op, issue=own, busy=0, latency=0, pipes=pipes))
+        ops.append(replace(op, counts=Cost(0, 0), issue=own, busy=0, latency=0, pipes=pipes))
     return replace(program, ops=tuple(ops))
 
 
@@ -87,7 +96,10 @@ def test_the_ring_that_is_waited_for_the_longest_counts(card: Machine) -> None:
     }
     alone = contended_interval(program, card)
     assert found[0, 0] == alone
-    squares = sum(c * c for c in (*held_cycles(program).values(), *issue_cycles(program).values()))
+    squares = (
+        sum(c * c for c in (*held_cycles(program).values(), *issue_cycles(program).values()))
+        + scheduler_cycles(program, card) ** 2
+    )
     for (first, second), interval in found.items():
         waits = [
             math.ceil(lives[plan.name] / depth) for plan, depth in ((keys, first), (values, second)) if depth
@@ -126,9 +138,34 @@ def test_more_consumers_hold_units_longer_and_threads_as_long(card: Machine) -> 
         ends = sum(op.latency - op.busy for op in program.loop if op.kind is OpKind.MMA)
         assert ends > 40 * 2 * consumers
         held[Unit.TENSOR] += ends if consumers > 1 else 0
-        squares = sum(c * c for c in held.values()) + issue * issue
+        squares = sum(c * c for c in held.values()) + issue * issue + scheduler_cycles(program, card) ** 2
         found = contended_interval(program, card)
         assert (found - 1) ** 2 < squares <= found**2
+
+
+def test_schedulers_are_taken_by_arithmetic_and_by_products_that_read_registers(card: Machine) -> None:
+    for consumers in (1, 2):
+        program = cut(card, consumers)
+        own = [op for op in program.loop if op.consumer == 0]
+        mixes = [(op.counts.mix, op.counts.elements) for op in own if isinstance(op.counts, Arithmetic)]
+        instructions = (
+            sum(mix.instructions * elements for mix, elements in mixes) / 128
+        )  # a cycle, of four schedulers
+        # The second product has four instructions of 64 x 64 x 16, whose probabilities are in registers.
+        reads = 4 * card.mma_least_cycles_registers
+        assert scheduler_cycles(program, card) == pytest.approx(consumers * (instructions + reads))
+    alone = lower(plain(4096, 4096, 1024, "f8e4m3"), replace(CUT, columns=128, consumers=2), card)
+    assert scheduler_cycles(alone, card) == 0
+
+
+@pytest.mark.parametrize("row", TRACES, ids=lambda row: f"{row['consumers']}x{row['rows']}x{row['depth']}")
+def test_loops_with_packed_weights_take_what_was_measured(row: dict[str, int], h200: Machine) -> None:
+    region = find_region(load_graph(DOCS / "quantized" / "graphs" / "i4_16.json"))
+    s = Structure(
+        row["rows"], row["columns"], row["depth"], row["consumers"], 4, Sharing.COOPERATIVE, True, False, 1, 1
+    )
+    found = contended_interval(lower(region, s, h200), h200)
+    assert 0.88 * row["ii_cycles"] < found < 1.05 * row["ii_cycles"]
 
 
 def test_the_tensor_core_is_handed_over(card: Machine) -> None:

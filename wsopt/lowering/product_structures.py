@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from wsopt.frontend.types import Region
-from wsopt.lowering.legal import has_aligned_slots, is_legal, same_order, subtile_counts, warp_counts
+from wsopt.lowering.legal import (
+    MIN_SUBTILE_COLUMNS,
+    has_aligned_slots,
+    is_legal,
+    same_order,
+    subtile_counts,
+    warp_counts,
+)
 from wsopt.lowering.parted import may_share, split_counts
 from wsopt.lowering.product_steps import releases_early
 from wsopt.lowering.promotion import is_promoted
@@ -16,11 +23,12 @@ from wsopt.program.limits import Lifted, Limit
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.requirements import triton_release
 from wsopt.targets import Sums, target_of
+from wsopt.tensors.parts import parts, summed
 from wsopt.tensors.views import Packing, Role, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)
-_SUMMED_COLUMNS = (128, 64)
-"""Parts of the one sum of powers of two among the columns of a product's tile."""
+_SUMMED_COLUMNS = 192
+"""Columns of a product's tile that are a sum of powers of two, 128 + 64, and taken wherever 128 are too few."""
 
 
 def product_structures(region: Region, machine: Machine, lifted: Lifted) -> Iterator[Structure]:
@@ -151,14 +159,19 @@ def _transforms(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, 
 
 def _columns(extent: int, least: int, machine: Machine) -> Iterator[int]:
     """Columns of a product's tile, of so many in all: powers of two from the `least` up to what one instruction
-    takes, no more than the extent needs; last, where sums are in registers, 192 = 128 + 64.
+    takes, no more than the extent needs; last, where sums are in registers, sums of powers of two: 192 = 128 + 64,
+    and the least one that holds all columns, 96 = 64 + 32, whose last part is an epilogue subtile or more of them.
 
-    Other sums have a part of which an instruction takes as long as one of twice its columns.
+    Others have a part of which an instruction takes as long as one of twice its columns.
     """
-    sizes = (least << n for n in range((machine.mma_columns_max // least).bit_length()))
+    sizes = [least << n for n in range((machine.mma_columns_max // least).bit_length())]
     yield from (size for size in sizes if size == least or size < 2 * extent)
-    if target_of(machine).sums is Sums.REGISTERS and extent > _SUMMED_COLUMNS[0]:
-        yield sum(_SUMMED_COLUMNS)
+    if target_of(machine).sums is Sums.REGISTERS:
+        whole = summed(extent, MIN_SUBTILE_COLUMNS)
+        wanted = {_SUMMED_COLUMNS} if extent > parts(_SUMMED_COLUMNS)[0].length else set()
+        if sizes[0] < whole < sizes[-1] and whole not in sizes:
+            wanted.add(whole)
+        yield from sorted(wanted)
 
 
 def _tails(

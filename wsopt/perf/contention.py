@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from wsopt.machine.types import Machine
+from wsopt.program.facts import Arithmetic, Beside, Product, Transform
 from wsopt.program.ids import OpId, OpKind, ValueKind
 from wsopt.program.known import of_loop
 from wsopt.program.program import ARITHMETIC, RingPlan, TileOp, TileProgram, Unit
@@ -137,7 +138,26 @@ def _contended(program: TileProgram, machine: Machine, slots: tuple[int, ...]) -
         # The tensor core goes from one consumer to the next, whose products wait for the end of those before. Partial
         # sums are added up under the products of the same consumer.
         held[Unit.TENSOR] += sum(op.latency - op.busy for op in program.of(OpKind.MMA))
-    return math.ceil(norm((*held.values(), thread, ring), machine.consumer_knee))
+    issued = scheduler_cycles(program, machine)
+    return math.ceil(norm((*held.values(), issued, thread, ring), machine.consumer_knee))
+
+
+def scheduler_cycles(program: TileProgram, machine: Machine) -> float:
+    """Cycles an iteration for which the SM's schedulers are taken where products read registers; else 0, for pipes
+    bound the arithmetic.
+
+    A warpgroup has a warp on each scheduler, which issues one instruction a cycle. A tensor instruction whose left
+    operand is in registers takes it for as long as it reads them: no other consumer's arithmetic goes on meanwhile
+    (`docs/calibration/h200_issue_slots.json`).
+    """
+    slots, found, reads = machine.schedulers_per_sm * machine.threads_per_warp, 0.0, 0.0
+    for op in program.loop:
+        match op.counts:
+            case (Arithmetic() as work) | Transform(work=work) | Beside(work=work):
+                found += work.mix.instructions * work.elements / slots
+            case Product(registers=True):
+                reads += op.instructions * machine.mma_least_cycles_registers
+    return found + reads if reads else 0.0
 
 
 def iteration_energy(program: TileProgram, machine: Machine) -> float:
