@@ -344,7 +344,7 @@ def test_blocks_that_drift_apart() -> None:
 
 
 def test_products_that_read_registers() -> None:
-    found = read("calibration/h200_issue_slots.json")
+    found = measured("calibration/h200_issue_slots")
     by_consumers = {row["consumers"]: row["ii_cycles"] for row in found["traces"] if row["rows"] == 64}
     assert by_consumers == {1: 852, 2: 1265, 3: 1731}
     assert 410 < by_consumers[2] - by_consumers[1] < 440 < by_consumers[3] - by_consumers[2] < 470
