@@ -103,3 +103,12 @@ def test_all_that_a_simulation_depends_on_is_in_its_key() -> None:
     ]
     assert len(needed) > 100
     assert [name for name in needed if room_imports.room(name) not in inside] == []
+
+
+def test_what_a_docstring_says_is_no_part_of_a_key() -> None:
+    one, other = (f'"""a: predicted {us} us.\n\nTile 64.\n"""\n\nx = 1\n' for us in (24.2, 24.4))
+    assert key_of("case", one) == key_of("case", other)
+    assert key_of({"source": one}) == key_of({"source": other}) != key_of({"source": one + "y = 2\n"})
+    # Machine code may know its lines.
+    assert key_of(one) != key_of(one.replace("Tile 64.", "Tile\n64."))
+    assert key_of("x = 1") != key_of("x = 2")

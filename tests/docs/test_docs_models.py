@@ -65,6 +65,32 @@ def test_models_beside_autotuned_ones() -> None:
     assert max(max(row["error"].values()) for row in rows.values()) < 0.03
 
 
+def test_more_models_beside_autotuned_ones() -> None:
+    told, rows = (
+        page("torch.md"),
+        {row["model"]: row for row in read("models/h200_max_autotune.json")["rows"]},
+    )
+    plain = {
+        name: {who: f"{us:,.1f}" for who, us in medians(row, "plain_us").items()}
+        for name, row in rows.items()
+    }
+    four, long, vit, bert = (
+        plain[name] for name in ("llama:4x2048", "llama:1x8192", "vit:32", "bert:32x512")
+    )
+    graph = {who: f"{us:,.1f}" for who, us in medians(rows["llama:4x2048"], "graph_us").items()}
+    assert (
+        f"4 x 2048 takes {four['predicted']} us, Inductor {four['inductor']}, with `max-autotune` "
+        f"{four['max-autotune']}, and in CUDA graphs {graph['predicted']}, {graph['inductor']} and "
+        f"{graph['max-autotune']}; 1 x 8192 takes {long['predicted']}, {long['inductor']} and "
+        f"{long['max-autotune']}, without a compiler {long['eager']}."
+    ) in told
+    assert (
+        f"With `max-autotune` ViT takes {vit['max-autotune']} us and BERT {bert['max-autotune']}, where this backend "
+        f"takes {vit['predicted']} and {bert['predicted']}."
+    ) in told
+    assert max(max(row["error"].values()) for row in rows.values()) < 0.03
+
+
 def test_the_readme_tells_the_same_of_models() -> None:
     rows = {row["model"]: row for file in FILES for row in read(f"models/{file}.json")["rows"]}
 

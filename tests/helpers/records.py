@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _FOLDER = Path(__file__).parent
+_QUOTES = '"""'
 ANYWAY = 16
 """Of so many results that are known one is found anyway, and held to its record: with the next change of the program
 another one, so that in time all are.
@@ -26,8 +27,21 @@ another one, so that in time all are.
 
 
 def key_of(*asked: Any) -> str:
-    """The key of what was asked for: a digest of its JSON."""
+    """The key of what was asked for: a digest of its JSON, in which nothing counts that the docstrings of programs say.
+    There a kernel has its predicted time, which changes with the model.
+    """
+    asked = tuple(map(_without_docstring, asked))
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _without_docstring(asked: Any) -> Any:
+    """A program's text with as many lines in its docstring, all empty, and whatever has such texts in it."""
+    if isinstance(asked, dict):
+        return {name: _without_docstring(one) for name, one in asked.items()}
+    if not isinstance(asked, str) or not asked.startswith(_QUOTES):
+        return asked
+    _, told, program = asked.split(_QUOTES, 2)
+    return _QUOTES + "\n" * told.count("\n") + _QUOTES + program
 
 
 def digest_of(files: Iterable[Path]) -> str:
