@@ -27,8 +27,8 @@ another one, so that in time all are.
 
 
 def key_of(*asked: Any) -> str:
-    """The key of what was asked for: a digest of its JSON, in which nothing counts that the docstrings of programs say.
-    There a kernel has its predicted time, which changes with the model.
+    """The key of what was asked for: a digest of its JSON. Nothing counts that programs' docstrings say, where a
+    kernel has its predicted time, which changes with the model.
     """
     asked = tuple(map(_without_docstring, asked))
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
