@@ -357,3 +357,8 @@ def test_products_that_read_registers() -> None:
     assert (dealt["i4_1", 256, 2], chosen["i4_1"]) == (15.2, 16.2)
     assert (dealt["i4_64", 256, 2], chosen["i4_64"]) == (26.8, 20.7)
     assert dealt["i4_16", 256, 3] >= dealt["i4_16", 256, 2]
+    again = {row["kernel"]: (row["us"], row["predicted_us"]) for row in found["rechosen"]}
+    told = " ".join((ROOT / "docs" / "findings.md").read_text("utf-8").split())
+    (one, one_predicted), (few, few_predicted) = again["i4_1"], again["i4_16"]
+    assert f"one row takes {one} us (predicted {one_predicted}) and {again['before_1'][0]} before" in told
+    assert f"16 rows {few} ({few_predicted}) and {again['before_16'][0]}" in told
