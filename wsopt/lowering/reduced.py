@@ -141,15 +141,10 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
     few = () if axes.kind is Kind.PRODUCTS else axes.batches[1:]
     inner = _inner_roles(axes)
     known = {axis: axes.extents[axis] for axis, role in axes.roles.items() if role in inner}
-    if (
-        Role.ROW in inner
-    ):  # a group of batch elements that share an operand may be rows: it is such a part too
-        known |= {
-            dim.axis: axes.extents[dim.axis]
-            for use in axes.paths
-            for dim in axes.raw_view(use).dims
-            if dim.part[0]
-        }
+    if Role.ROW in inner:
+        # A group of batch elements that share an operand may be rows: it is such a part too.
+        dims = (dim for use in axes.paths for dim in axes.raw_view(use).dims)
+        known |= {dim.axis: axes.extents[dim.axis] for dim in dims if dim.part[0]}
     return alike(found, shared_axes(axes)) | dict.fromkeys(few, 1) | known
 
 

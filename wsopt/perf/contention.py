@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from wsopt.machine.cost import unit_cycles
 from wsopt.machine.types import Machine
+from wsopt.machine.types import Unit as MachineUnit
 from wsopt.program.facts import Arithmetic, Beside, Product, Transform
 from wsopt.program.ids import OpId, OpKind, ValueKind
 from wsopt.program.known import of_loop
@@ -150,14 +152,14 @@ def scheduler_cycles(program: TileProgram, machine: Machine) -> float:
     operand is in registers takes it for as long as it reads them: no other consumer's arithmetic goes on meanwhile
     (`docs/calibration/h200_issue_slots.json`).
     """
-    slots, found, reads = machine.schedulers_per_sm * machine.threads_per_warp, 0.0, 0.0
+    issued, reads = 0.0, 0.0
     for op in program.loop:
         match op.counts:
             case (Arithmetic() as work) | Transform(work=work) | Beside(work=work):
-                found += work.mix.instructions * work.elements / slots
+                issued += unit_cycles(machine, work.mix, work.elements).get(MachineUnit.ISSUE, 0.0)
             case Product(registers=True):
                 reads += op.instructions * machine.mma_least_cycles_registers
-    return found + reads if reads else 0.0
+    return issued + reads if reads else 0.0
 
 
 def iteration_energy(program: TileProgram, machine: Machine) -> float:
