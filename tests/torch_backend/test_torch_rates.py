@@ -10,7 +10,7 @@ from room_imports import ROOT
 
 from wsopt.graph import Graph, GraphBuilder
 from wsopt.machine import Machine, load_machine
-from wsopt.torch.rates import Rates, inductor_us, measured
+from wsopt.torch.rates import Attention, Masks, Rates, inductor_us, measured
 
 DOCUMENT = json.loads((ROOT / "wsopt" / "torch" / "rates.json").read_text(encoding="utf-8"))
 TIMES = {(one["kind"], *one["shape"]): one["us"] for one in DOCUMENT["rows"]}
@@ -54,6 +54,15 @@ def test_measured_sizes_take_the_measured_time(h200: Machine) -> None:
         time = TIMES["attention", 64, 2048, 128, int(causal)]
         # Of a causal one the diagonal counts as well.
         assert inductor_us(attention(64, 2048, 128, causal), h200) == pytest.approx(time, rel=1e-3)
+
+
+def test_a_mask_that_is_read_makes_the_library_slower_and_a_softmax_apart_slower_still(h200: Machine) -> None:
+    graph = attention(64, 2048, 128, True)
+    called, masked, written_out = (inductor_us(graph, h200, None, how) for how in Attention)
+    assert masked == pytest.approx(TIMES["attention", 64, 2048, 128, Masks.READ])
+    scores = 64 * 2048 * 2048 * 2
+    assert written_out > 2 * scores / measured()["bytes"].speed((2 * scores,))
+    assert called < masked < written_out
 
 
 def test_between_measured_sizes_is_something_in_between(h200: Machine) -> None:

@@ -15,9 +15,10 @@ from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
 
 from wsopt.torch import backend  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
+from wsopt.torch.rates import Attention as How  # noqa: E402
 from wsopt.torch.rounds import Settled  # noqa: E402
 from wsopt.torch.splice import call_names  # noqa: E402
-from wsopt.torch.whole_attention import OPERATOR  # noqa: E402
+from wsopt.torch.whole_attention import OPERATOR, _along_keys  # noqa: E402
 
 OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
@@ -88,6 +89,22 @@ def test_without_a_piece_torch_computes_it(model: Attention, heads: int) -> None
     assert torch.allclose(result, want, atol=1e-5)
 
 
+def written_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.transpose(2, 3) * 0.125).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [(plain, How.CALLED), (scaled, How.CALLED), (masked, How.MASKED), (written_out, How.WRITTEN_OUT)],
+)
+def test_a_piece_knows_how_the_graph_has_its_attention(model: Attention, kind: How) -> None:
+    """The library is several times as slow with a mask that it reads, and so are a softmax and products."""
+    with torch.no_grad(), watching() as seen:
+        torch.compile(model, backend=backend, options=OPTIONS)(*given())
+    ((piece,),) = [one.taken for one in seen]
+    assert piece.attention is kind
+
+
 def test_what_is_trained_is_decomposed_as_ever() -> None:
     inputs = [one.requires_grad_() for one in given(dtype=torch.float32)]
     with watching() as seen:
@@ -120,6 +137,19 @@ def test_its_layout_is_known_before_it_runs(causal: bool, heads: int) -> None:
     torch.library.opcheck(OPERATOR, arguments, test_utils=("test_schema", "test_faketensor"))
     result = OPERATOR(*arguments)
     assert result.transpose(1, 2).is_contiguous()
+
+
+def test_a_mask_whose_keys_lie_apart_is_laid_anew() -> None:
+    """Of such a mask torch's own call makes products and a softmax, far slower; its numbers are the same."""
+    by_heads = torch.randn(32, 32, 4, dtype=B).permute(2, 0, 1).unsqueeze(0).expand(2, 4, 32, 32)
+    laid = _along_keys(by_heads)
+    assert laid is not None
+    assert torch.equal(laid, by_heads)
+    assert laid.stride() == (0, 32 * 32, 32, 1)
+    assert all(_along_keys(one) is one for one in (None, laid, by_heads[..., :1]))
+    inputs = given()
+    want = scaled_dot_product_attention(*inputs, by_heads)
+    assert torch.allclose(OPERATOR(*inputs, by_heads, False, None, False).float(), want.float(), atol=2e-2)
 
 
 def test_a_mask_that_lets_everything_through_is_none() -> None:

@@ -78,7 +78,7 @@ def _estimated(piece: Piece, options: Options) -> Judged:
 
 def _at_best(piece: Piece, machine: str) -> Judged:
     """A piece as far as it is known without its schedule."""
-    theirs = inductor_us(piece.typical, load_machine(machine), piece.kernel)
+    theirs = inductor_us(piece.typical, load_machine(machine), piece.kernel, piece.attention)
     least = _least_us(piece.kernel, machine, theirs)
     told = f"no kernel is faster than {least:.1f} us, and at Inductor's best rates it takes {theirs:.1f} us"
     return Judged(None, least, theirs, told) if least >= theirs else Judged(None, None, theirs)

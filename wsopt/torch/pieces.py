@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,11 +18,15 @@ from wsopt.graph.types import Graph, Input, Node, TensorType, row_major_strides
 from wsopt.partition.constants import Folded, folded
 from wsopt.torch.changing import Changing, changing
 from wsopt.torch.lower import Lowered
+from wsopt.torch.rates import Attention
 from wsopt.torch.rounding import without_roundings
 from wsopt.torch.sizes import changes
 from wsopt.torch.symbols import Symbols
 from wsopt.torch.values import Dim, Shape, Untaken, view_strides
 from wsopt.torch.wiring import Wiring
+
+_OPERANDS = 3
+"""Tensors that an operation of attention is given if it has no mask: queries, keys, values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,8 @@ class Piece:
     all FX nodes that it computes. Of the inputs `fixed` have contents that are there before a call; if it `packs`,
     what products read of them alone is made once, and `kernel` is the graph of what is left. Where an output has the
     dimensions of its FX node in another order, as that node lies in memory, `orders` has the order. Where extents
-    change from call to call, `changing` is the graph in a dimension that has a range.
+    change from call to call, `changing` is the graph in a dimension that has a range. `attention` is how FX has
+    one that the piece holds.
     """
 
     graph: Graph
@@ -52,6 +58,7 @@ class Piece:
     fixed: frozenset[str] = frozenset()
     packs: bool = False
     changing: Changing | None = None
+    attention: Attention = Attention.CALLED
 
     @cached_property
     def folded(self) -> Folded | None:
@@ -126,9 +133,21 @@ def piece_of(wiring: Wiring, wanted: Collection[str], *, laid: bool = False, pac
     if not outputs:
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
-    piece = replace(_renamed(lowered, without_roundings(nodes, names), outputs, covered), packs=packs)
+    piece = _renamed(lowered, without_roundings(nodes, names), outputs, covered)
+    piece = replace(piece, packs=packs, attention=_attention(wiring, nodes))
     piece = _laid(lowered.symbols, piece) if laid else piece
     return _ranging(piece, lowered.symbols)
+
+
+def _attention(wiring: Wiring, nodes: Iterable[Node]) -> Attention:
+    """How FX has an attention among nodes: as the operation that two of their products come of, or not as one."""
+    products = Counter(wiring.lowered.writer.groups[node.name] for node in nodes if is_matmul(node))
+    calls = [wiring.calls[name] for name, several in products.items() if several > 1]
+    if not calls:
+        return Attention.WRITTEN_OUT
+    given = [[*call.args, *call.kwargs.values()] for call in calls]
+    masked = any(sum(isinstance(one, fx.Node) for one in every) > _OPERANDS for every in given)
+    return Attention.MASKED if masked else Attention.CALLED
 
 
 def _ranging(piece: Piece, symbols: Symbols) -> Piece:

@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, IntEnum, auto
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +31,23 @@ _CAUSAL = 0.75
 """An attention of which masks leave a smaller share has the speed of a causal one."""
 _MACHINE = "h200"
 """The machine of the file."""
+
+
+class Masks(IntEnum):
+    """How a library's attention is told which scores count: it has other kernels for each."""
+
+    NONE = 0
+    CAUSAL = 1
+    READ = 2
+    """A tensor that is read, and added to scores or chosen by."""
+
+
+class Attention(Enum):
+    """How an FX graph has an attention: one call, one that a mask is given, or products and a softmax."""
+
+    CALLED = auto()
+    MASKED = auto()
+    WRITTEN_OUT = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +108,60 @@ def _work(kind: str, shape: tuple[int, ...]) -> float:
     if kind == "product":
         return 2.0 * math.prod(shape)
     if kind == "attention":
-        heads, keys, depth, causal = shape
-        return 4.0 * heads * keys * keys * depth / (1 + causal)
+        heads, keys, depth, masks = shape
+        return 4.0 * heads * keys * keys * depth / (2 if masks == Masks.CAUSAL else 1)
     return float(shape[0])
 
 
-def inductor_us(graph: Graph, machine: Machine, kernel: Graph | None = None) -> float:
+def inductor_us(
+    graph: Graph, machine: Machine, kernel: Graph | None = None, attention: Attention = Attention.CALLED
+) -> float:
     """Microseconds of a piece by Inductor's kernels; `kernel` is what is left of its graph where constants are
-    packed. Raises LoweringError for a graph that is no region.
+    packed, `attention` how FX has it if it is one. Raises LoweringError for a graph that is no region.
 
     On another machine than the measured one rates are in proportion to what the machine sustains.
     """
     region = find_region(kernel or graph)
     if region.chained and any(reduces_rows(node) for node in graph.nodes):
-        return _attention_us(region, machine)
+        if attention is Attention.WRITTEN_OUT:
+            return _written_out_us(graph, machine)
+        return _attention_us(region, machine, attention)
     products = [node for node in graph.nodes if is_matmul(node)]
     if not products:
         return _bytes_us(needed_bytes(region), machine)
     return sum(_product_us(graph, node, machine) for node in products) + _around_us(kernel or graph, machine)
 
 
-def _attention_us(region: Cuttable, machine: Machine) -> float:
+def _attention_us(region: Cuttable, machine: Machine, attention: Attention) -> float:
     rows, keys = region.extent(Role.ROW), region.extent(Role.STREAM)
     depth = region.extent(Role.COLUMN)
     heads = max(1.0, region.flops / (4.0 * rows * keys * depth)) * rows / keys
-    causal = int(needed_flops(region) < _CAUSAL * region.flops)
-    rates = measured()["attention"]
-    us = needed_flops(region) / (
-        rates.speed((heads, keys, depth, causal)) * _tensor_share(machine, DType.BF16)
-    )
+    rates, masks = measured()["attention"], _masks(region, attention)
+    # What a tensor masks the library computes as well.
+    flops = region.flops if masks is Masks.READ else needed_flops(region)
+    us = flops / (rates.speed((heads, keys, depth, masks)) * _tensor_share(machine, DType.BF16))
     # Few queries, as when tokens are generated, were not measured: their keys and values are at least read.
     return max(us, rates.least_us, _bytes_us(needed_bytes(region), machine))
+
+
+def _masks(region: Cuttable, attention: Attention) -> Masks:
+    # What a kernel knows as bounds may be a tensor to the library.
+    if attention is Attention.MASKED:
+        return Masks.READ
+    return Masks.CAUSAL if needed_flops(region) < _CAUSAL * region.flops else Masks.NONE
+
+
+def _written_out_us(graph: Graph, machine: Machine) -> float:
+    """Time of an attention's products, and of a kernel between two of them that reads the scores and all else that
+    is no operand, and writes what the next product reads.
+    """
+    products = [node for node in graph.nodes if is_matmul(node)]
+    between = sum(node.type.size for node in products[:-1]) * DType.BF16.bits // 8
+    operands = set(_operands(graph))
+    read = sum(one.type.nbytes for one in graph.inputs if one.name not in operands)
+    return sum(_product_us(graph, node, machine) for node in products) + _bytes_us(
+        2 * between + read, machine
+    )
 
 
 def _product_us(graph: Graph, node: Node, machine: Machine) -> float:

@@ -21,6 +21,7 @@ import torch
 from wsopt.bench.bench_worker import machine_facts, version_facts
 from wsopt.bench.cuda_clock import CudaClock, captured
 from wsopt.bench.timing import Contestant, TimingOptions, measure
+from wsopt.torch.rates import Masks
 
 FORMAT = "wsopt.rates/2"
 ROWS = (16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -72,18 +73,19 @@ def _product(rows: int, columns: int, contracted: int) -> Call:
 
 
 def _attentions() -> Iterator[Measured]:
-    """Self-attention of so many heads, keys and elements a head; causal if the last number is 1."""
-    for heads, keys, depth, causal in itertools.product(HEADS, KEYS, DEPTHS, (0, 1)):
+    """Self-attention of so many heads, keys and elements a head; the last number is one of `Masks`."""
+    for heads, keys, depth, masks in itertools.product(HEADS, KEYS, DEPTHS, Masks):
         if heads * keys * keys * depth > 1 << 40:
             continue
-        calls = [_attention(heads, keys, depth, bool(causal)) for _ in range(_sets(8 * heads * keys * depth))]
-        yield "attention", (heads, keys, depth, causal), _microseconds(calls)
+        calls = [_attention(heads, keys, depth, masks) for _ in range(_sets(8 * heads * keys * depth))]
+        yield "attention", (heads, keys, depth, int(masks)), _microseconds(calls)
 
 
-def _attention(heads: int, keys: int, depth: int, causal: bool) -> Call:
+def _attention(heads: int, keys: int, depth: int, masks: Masks) -> Call:
     q, k, v = (_random(1, heads, keys, depth) for _ in range(3))
+    added = _random(keys, keys) if masks is Masks.READ else None
     sdpa = torch.nn.functional.scaled_dot_product_attention
-    return lambda: sdpa(q, k, v, is_causal=causal)
+    return lambda: sdpa(q, k, v, attn_mask=added, is_causal=masks is Masks.CAUSAL)
 
 
 def _elementwise() -> Iterator[Measured]:

@@ -1,7 +1,9 @@
 """Times models of `transformers` under compilers of torch, in turns, on a GPU.
 
-`python -m wsopt.torch.timed FILE MODEL... --with COMPILER...`. A MODEL is `llama:1x2048` (batch and tokens),
-`bert:32x512` or `vit:32` (images): random weights, bf16, a forward pass without a cache. COMPILERs are `eager`,
+`python -m wsopt.torch.timed FILE MODEL... --with COMPILER...`. A MODEL is a type of `transformers`, fields of its
+configuration, and a size: `qwen2,num_hidden_layers=4:1x2048` (batch and tokens), `whisper:8` (recordings), `vit:32`
+(images). Three types have the fields of a published size to begin with (`_FIELDS`). Weights are random and bf16, and
+a call is a forward pass without a cache; of encoder and decoder it is the encoder. COMPILERs are `eager`,
 `inductor`, `max-autotune`, and this project's backend as `predicted`, `all` or `measure` (its option `take`). All are
 called plainly, and replayed out of CUDA graphs. FILE is written after each model.
 """
@@ -30,8 +32,9 @@ from wsopt.torch.compiler import backend
 
 FORMAT = "wsopt.models/2"
 HOW = (
-    "models of transformers (Llama: 4 layers, hidden 4096, inner 14336, 32 heads, 8 of keys; BERT-large; ViT-L/16 of "
-    "224 x 224), bf16, random weights, no cache; contestants in turns, microseconds of a forward pass by round; "
+    "models of transformers (llama: 4 layers, hidden 4096, inner 14336, 32 heads, 8 of keys; bert: BERT-large; vit: "
+    "ViT-L/16 of 224 x 224; else as named), bf16, random weights, no cache; contestants in turns, microseconds of a "
+    "forward pass by round; "
     "graph: replays of a CUDA graph; first_s: seconds of the first call; error: norm of the difference to eager by "
     "eager's norm"
 )
@@ -124,68 +127,92 @@ def _distance(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 # --- models -----------------------------------------------------------------------------------------------
 
+_FIELDS: dict[str, dict[str, int]] = {
+    "llama": {
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 4,
+    },
+    "bert": {
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 24,
+    },
+    "vit": {
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 24,
+    },
+}
+"""What a type's configuration has unless a MODEL says otherwise: Llama-3-8B's, BERT-large's and ViT-L/16's."""
+
 
 def forward(name: str) -> tuple[Callable[[Callable[..., Any]], torch.Tensor], torch.nn.Module]:
     """How a model, or what a compiler makes of it, is called on inputs that stay, and the model.
 
-    Raises RequirementError for a name that is none.
+    Raises RequirementError for a type that `transformers` does not have, a field that is none, and a size that does
+    not fit the type.
     """
-    kind, _, size = name.partition(":")
-    if kind not in _MODELS:
-        raise RequirementError(f"{kind} is no model that is timed here; {', '.join(_MODELS)} are")
+    told, _, size = name.partition(":")
+    kind, *fields = told.split(",")
     torch.manual_seed(0)
-    key, given, model = _MODELS[kind](*(int(one) for one in size.split("x")))
+    model = _model(kind, _FIELDS.get(kind, {}) | dict(_field(name, one) for one in fields))
+    extents = tuple(int(one) for one in size.split("x"))
+    key = model.main_input_name
+    given = _input(name, key, model.config, extents)
     return (lambda module: module(**{key: given}).last_hidden_state), model.eval()
 
 
-def _transformers() -> Any:
-    return importlib.import_module("transformers")
+def _field(name: str, told: str) -> tuple[str, object]:
+    key, given, value = told.partition("=")
+    if not given:
+        raise RequirementError(f"{name}: {told} is no field and its value, as num_hidden_layers=4 is")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
 
 
-def _on_gpu(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
-    """A model of bf16 parameters that are made on the GPU."""
+def _model(kind: str, fields: dict[str, Any]) -> Any:
+    """A model of bf16 parameters that are made on the GPU; of encoder and decoder, the encoder."""
+    transformers: Any = importlib.import_module("transformers")
+    if kind not in transformers.CONFIG_MAPPING:
+        raise RequirementError(f"{kind} is no type of transformers {transformers.__version__}, as llama is")
+    known = transformers.CONFIG_MAPPING[kind]()
+    if unknown := [one for one in fields if not hasattr(known, one)]:
+        raise RequirementError(f"{kind} has no field {', '.join(unknown)}")
+    config = transformers.CONFIG_MAPPING[kind](**fields)
+    config.use_cache = False
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
     try:
         with torch.device("cuda"):
-            return make()
+            model = transformers.AutoModel.from_config(config)
     finally:
         torch.set_default_dtype(before)
+    return model.get_encoder() if getattr(config, "is_encoder_decoder", False) else model
 
 
-def _llama(batch: int, tokens: int) -> tuple[str, torch.Tensor, torch.nn.Module]:
-    t = _transformers()
-    config = t.LlamaConfig(
-        hidden_size=4096, intermediate_size=14336, num_attention_heads=32, num_key_value_heads=8,
-        num_hidden_layers=4, use_cache=False,
-    )  # fmt: skip
-    ids = torch.randint(0, config.vocab_size, (batch, tokens), device="cuda")
-    return "input_ids", ids, _on_gpu(lambda: t.LlamaModel(config))
-
-
-def _bert(batch: int, tokens: int) -> tuple[str, torch.Tensor, torch.nn.Module]:
-    t = _transformers()
-    config = t.BertConfig(
-        hidden_size=1024, intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24
+def _input(name: str, key: str, config: Any, extents: tuple[int, ...]) -> torch.Tensor:
+    """A random input of the model: tokens, images, or spectra of recordings."""
+    match key, extents:
+        case "input_ids", (batch, tokens):
+            return torch.randint(0, config.vocab_size, (batch, tokens), device="cuda")
+        case "pixel_values", (batch,):
+            return _noise(batch, config.num_channels, config.image_size, config.image_size)
+        case "input_features", (batch,):
+            return _noise(batch, config.num_mel_bins, 2 * config.max_source_positions)
+    raise RequirementError(
+        f"{name}: a size is batch and tokens for a model of text, 1x2048, and else a number, 32"
     )
-    ids = torch.randint(0, config.vocab_size, (batch, tokens), device="cuda")
-    return "input_ids", ids, _on_gpu(lambda: t.BertModel(config, add_pooling_layer=False))
 
 
-def _vit(batch: int) -> tuple[str, torch.Tensor, torch.nn.Module]:
-    t = _transformers()
-    config = t.ViTConfig(
-        hidden_size=1024, intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24
-    )
-    images = torch.randn(batch, 3, 224, 224, device="cuda", dtype=torch.bfloat16)
-    return "pixel_values", images, _on_gpu(lambda: t.ViTModel(config, add_pooling_layer=False))
-
-
-_MODELS: dict[str, Callable[..., tuple[str, torch.Tensor, torch.nn.Module]]] = {
-    "llama": _llama,
-    "bert": _bert,
-    "vit": _vit,
-}
+def _noise(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
 
 
 if __name__ == "__main__":

@@ -44,9 +44,19 @@ def _computed(
 ) -> torch.Tensor:  # fmt: skip
     """Torch's own attention, laid out as `_fake` says."""
     result = scaled_dot_product_attention(
-        query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=groups
+        query, key, value, _along_keys(mask), 0.0, causal, scale=scale, enable_gqa=groups
     )
     return result.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def _along_keys(mask: torch.Tensor | None) -> torch.Tensor | None:
+    """A mask whose keys lie side by side, which all of torch's kernels want: for another it writes out products and a
+    softmax. A bias by heads, as of relative positions, often lies the other way. What it repeats is repeated still.
+    """
+    if mask is None or mask.stride(-1) == 1 or mask.shape[-1] == 1:
+        return mask
+    once = [slice(0, 1) if stride == 0 else slice(None) for stride in mask.stride()]
+    return mask[tuple(once)].contiguous().expand(mask.shape)
 
 
 def _fake(query: torch.Tensor, _key: torch.Tensor, value: torch.Tensor, *_how: object) -> torch.Tensor:

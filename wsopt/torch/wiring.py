@@ -15,12 +15,14 @@ from wsopt.torch.lower import Lowered
 
 @dataclass(slots=True)
 class Wiring:
-    """The nodes of what our graphs say of an FX graph: of each group, and their places; who reads a tensor; which are
-    made of indices alone; and the groups of whose results FX wants one that is not said, with the reason.
+    """The nodes of what our graphs say of an FX graph: of each group, and their places; FX's nodes by name (`calls`);
+    who reads a tensor; which are made of indices alone; and the groups of whose results FX wants one that is not
+    said, with the reason.
     """
 
     lowered: Lowered
     groups: dict[str, list[Node]] = field(default_factory=lambda: defaultdict(list))
+    calls: dict[str, fx.Node] = field(default_factory=dict)
     _nodes: list[Node] = field(default_factory=list)
     _place: dict[str, int] = field(default_factory=dict)
     _readers: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -39,6 +41,7 @@ class Wiring:
             if all(name in self._free for name in node.tensors):
                 self._free.add(node.name)
         for node in self.lowered.graph.nodes:
+            self.calls[node.name] = node
             if node.target is operator.getitem and node.name in self.lowered.refused and node.users:
                 self._unsaid[str(node.args[0])] = self.lowered.refused[node.name]
 
