@@ -27,7 +27,7 @@ NONE = {"two values", "no softmax", "a mean beside"}
 FLASH = {
     "full", "causal", "causal, fewer queries", "window", "window, fewer queries", "around", "limit",
     "soft cap", "cap in a window", "written out", "packed", "transposed", "grouped", "grouped, causal",
-    "grouped as it lies",
+    "grouped, tokens first", "grouped as it lies",
 }  # fmt: skip
 SDPA = (FLASH | {"bias"}) - {
     "window", "window, fewer queries", "around", "soft cap", "cap in a window", "grouped as it lies"

@@ -1,4 +1,4 @@
-"""Products with two batch axes that lie apart: transposed views, strides, tensors that one of the two shares."""
+"""Products with two or three batch axes that lie apart: transposed views, strides, tensors that one of them lacks."""
 
 from __future__ import annotations
 
@@ -35,6 +35,12 @@ def shared(g: GraphBuilder) -> Symbol:
     )
 
 
+def three(g: GraphBuilder) -> Symbol:
+    """An operand that the middle axis of three shares, and a number that counts along another."""
+    p = g.matmul(g.input("a", (2, 3, 4, 40, 64), "bf16"), g.input("b", (2, 1, 4, 64, 72), "bf16"))
+    return g.cast(g.add(p, g.cast(g.iota(shape=(2, 1, 1, 1, 1), axis=0), "f32")), "bf16", name="y")
+
+
 def deep(g: GraphBuilder) -> Symbol:
     a, b = (_seen(g, name, 64, 1024) for name in "ab")
     return g.cast(g.matmul(a, b, transpose_b=True), "bf16", name="y")
@@ -48,6 +54,7 @@ CUTS: tuple[tuple[Body, Structure], ...] = (
     (views, structure()),
     (strided, structure(2, Sharing.PING_PONG)),
     (shared, structure(1)),
+    (three, structure(1)),
     (deep, structure(1, splits=2)),
 )
 

@@ -1,4 +1,4 @@
-"""Two batch axes, and dimensions that are split between axes: grouped heads, packed heads, factors by head."""
+"""Several batch axes, and dimensions that are split between axes: grouped heads, packed heads, factors by head."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ STRUCTURE = Structure(64, 32, 64, 2, 4, Sharing.COOPERATIVE, False, False, 1, 1)
 GRAPHS: dict[str, Graph] = {
     "reshape": a.grouped("reshape", a.causal, SIZES),
     "as they lie": a.grouped("inputs", a.causal, SIZES),
+    "as projections lie": a.projected(a.causal, SIZES),
     "merged into rows": a.grouped("reshape", None, SIZES),
     "one head of keys": a.multi_query(a.causal, SIZES),
     "packed": a.packed(a.causal, SIZES),
@@ -51,6 +52,15 @@ def test_other_numbers_of_heads_run_too() -> None:
     for batch, heads in ((1, 3), (3, 1)):
         sizes = Sizes(batch, heads, 72, 72, 32, 32)
         assert case(a.grouped("reshape", a.causal, sizes)).fault(made.source, 2) is None
+
+
+def test_places_of_three_batch_axes_are_their_own() -> None:
+    made = emitted("as projections lie")
+    assert "[batch, head, group, " in made.source
+    for wrong in ("[head, batch, group, ", "[batch, head, 0, "):
+        assert case(made.graph).fault(made.source.replace("[batch, head, group, ", wrong), 1) is not None
+    sizes = Sizes(3, 1, 72, 72, 32, 32)
+    assert case(a.projected(a.causal, sizes)).fault(made.source, 2) is None
 
 
 def test_other_numbers_of_heads_in_a_group_are_refused() -> None:

@@ -120,8 +120,8 @@ def streamed_rows(g: GraphBuilder) -> Symbol:
     return g.matmul(g.cast(g.softmax(x), dtype="bf16"), p.v, name="pv")
 
 
-def three_batches(g: GraphBuilder) -> Symbol:
-    shape, order = (2, 3, 4, 32, 16), (2, 1, 0, 3, 4)
+def four_batches(g: GraphBuilder) -> Symbol:
+    shape, order = (2, 3, 4, 5, 32, 16), (3, 2, 1, 0, 4, 5)
     q, k, v = (g.transpose(g.input(name, shape, "bf16"), perm=order) for name in "qkv")
     x = g.matmul(q, k, transpose_b=True, name="s")
     return g.matmul(g.cast(g.softmax(x), dtype="bf16"), v, name="pv")
@@ -229,9 +229,9 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         streamed_rows,
         "node pv: an axis would be both a stream and a row axis of one kernel",
     ),
-    "three batches": (
-        three_batches,
-        "the products have 3 batch axes that do not lie contiguously in every tensor; a kernel takes two",
+    "four batches": (
+        four_batches,
+        "the products have 4 batch axes that do not lie contiguously in every tensor; a kernel takes three",
     ),
     "across": (across_heads, "node cut: the reshape neither splits axes nor merges whole ones"),
     "split keys": (split_keys, "node pv: a reshape splits or merges the stream axis (dimension 2 of v)"),

@@ -62,10 +62,20 @@ def two_types(g: GraphBuilder) -> Symbol:
     return product(g) + g.matmul(a, b, name="q")
 
 
-def three_batches(g: GraphBuilder) -> Symbol:
+def four_batches(g: GraphBuilder) -> Symbol:
     return g.matmul(
-        g.input("a", (2, 3, 4, 64, 64), "bf16"), g.input("b", (2, 1, 4, 64, 64), "bf16"), name="p"
+        g.input("a", (2, 3, 4, 5, 64, 64), "bf16"), g.input("b", (1, 3, 1, 5, 64, 64), "bf16"), name="p"
     )
+
+
+def counted_batches(g: GraphBuilder) -> Symbol:
+    """Indices along two of three batch axes, along the third of which an operand is broadcast."""
+    b = g.input("b", (3, 2, 1, 64, 64), "bf16", strides=(4096, 12288, 4096, 64, 1))
+    a = g.transpose(g.input("a", (3, 2, 64, 4, 64), "bf16"), perm=(0, 1, 3, 2, 4))
+    p = g.matmul(a, b)
+    for axis, shape in ((0, (3, 1, 1, 1, 1)), (1, (1, 2, 1, 1, 1))):
+        p = g.add(p, g.cast(g.iota(shape=shape, axis=axis), "f32"))
+    return g.cast(p, "bf16", name="y")
 
 
 def single_element(g: GraphBuilder) -> Symbol:
@@ -139,7 +149,15 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     ),
     "rows": (two_row_axes, "matmuls p, q do not share their row axis"),
     "types": (two_types, "matmuls p, q have operands of different types; one kernel takes one"),
-    "batches": (three_batches, "the products have 3 batch axes that do not lie contiguously in every tensor"),
+    "batches": (
+        four_batches,
+        "the products have 4 batch axes that do not lie contiguously in every tensor; a kernel takes three",
+    ),
+    "counted batches": (
+        counted_batches,
+        "graph small: indices are counted along two of its three batch axes, which do not lie contiguously in every "
+        "tensor; make the indices along one of them an input",
+    ),
     "one element": (single_element, "output y has one element; compute it outside"),
     "outputs apart": (
         outputs_apart,

@@ -108,7 +108,9 @@ def scaled_rows(shape: tuple[int, int], dtype: str, axis: int, *, weight: bool =
 
 
 def batches(shape: tuple[int, ...]) -> Body:
-    return lambda g: g.matmul(g.input("a", (2, 3, 4, 64, 64), "bf16"), g.input("b", shape, "bf16"), name="p")
+    return lambda g: g.matmul(
+        g.input("a", (2, 3, 4, 5, 64, 64), "bf16"), g.input("b", shape, "bf16"), name="p"
+    )
 
 
 def power(*, written_out: bool) -> Body:
@@ -304,9 +306,9 @@ REMEDIES: dict[str, Remedy] = {
         matmul(((256, 128), "f8e4m3"), ((512, 128), "f8e4m3"), transpose_b=True),
     ),
     "batches that repeat": Remedy(
-        batches((2, 1, 4, 64, 64)),
+        batches((1, 3, 1, 5, 64, 64)),
         "give every tensor all of them, as a dense copy",
-        batches((2, 3, 4, 64, 64)),
+        batches((2, 3, 4, 5, 64, 64)),
     ),
     "a tensor as an exponent": Remedy(
         power(written_out=False), "else write exp2(e * log2(x))", power(written_out=True)

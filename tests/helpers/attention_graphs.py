@@ -212,6 +212,23 @@ def grouped(how: str, score: Score | None = None, sizes: Sizes = Sizes(), groups
     return g.build()
 
 
+def projected(score: Score | None = None, sizes: Sizes = Sizes(), groups: int = 3) -> Graph:
+    """Query heads that share keys, as projections of tokens lie: three batch axes, no two of which lie together."""
+    g, s = GraphBuilder("projected"), sizes
+    b, h, n, m = s.batch, s.heads, s.queries, s.keys
+    q = g.transpose(g.input("q", (b, n, h, groups, s.inner), s.dtype), perm=(0, 2, 3, 1, 4))
+    k, v = (
+        g.transpose(g.input(name, (b, m, h, 1, e), s.dtype), perm=(0, 2, 3, 1, 4))
+        for name, e in (("k", s.inner), ("v", s.column))
+    )
+    i, j = g.iota(shape=(n, 1), axis=0, name="i"), g.iota(shape=(1, m), axis=1, name="j")
+    x = scores(p := Parts(g, s, q, k, v, i, j))
+    weights = g.cast(g.softmax(score(p, x) if score else x, name="p"), dtype=s.dtype)
+    o = g.cast(g.matmul(weights, v, name="pv"), dtype=s.dtype)
+    g.output(g.transpose(o, perm=(0, 3, 1, 2, 4), name="o"))
+    return g.build()
+
+
 def multi_query(score: Score | None = None, sizes: Sizes = Sizes()) -> Graph:
     """Keys and values with one head, by broadcasting."""
     g, s = GraphBuilder("multi_query"), sizes

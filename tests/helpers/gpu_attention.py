@@ -43,6 +43,7 @@ GRAPHS: dict[str, Graph] = {
     "merged": a.merged_heads(),
     "grouped": a.grouped("reshape"),
     "grouped, causal": a.grouped("reshape", a.causal),
+    "grouped, tokens first": a.projected(a.causal),
     "grouped as it lies": a.grouped("inputs", a.window),
     "one head of keys": a.multi_query(a.alibi),
     "cleaned": a.cleaned(),

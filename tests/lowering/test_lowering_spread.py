@@ -42,6 +42,25 @@ def test_lengths_by_batch_are_those_of_all_its_heads() -> None:
     assert len({*found}) == 6
 
 
+def test_lengths_by_the_outermost_of_three_axes_are_those_of_the_other_two() -> None:
+    def apart(g: GraphBuilder) -> Symbol:
+        q, k, v = (
+            g.transpose(g.input(name, (4, n, 3, e, 64), "bf16"), perm=(0, 2, 3, 1, 4))
+            for name, n, e in (("q", 2, 2), ("k", KEYS, 1), ("v", KEYS, 1))
+        )
+        s = g.matmul(q, k, transpose_b=True)
+        index = g.iota(shape=(1, 1, 1, 1, KEYS), axis=4)
+        s = g.where(g.less(index, g.input("n", (4, 1, 1, 1, 1), "i32")), s, -math.inf)
+        o = g.cast(g.matmul(g.cast(g.softmax(s), dtype="bf16"), v), dtype="bf16")
+        return g.transpose(o, perm=(0, 3, 1, 2, 4), name="o")
+
+    found = shares(find_region(graph_of(apart)))
+    assert len({*found}) == 4
+    assert found == tuple(
+        itertools.chain.from_iterable([one] * (len(found) // 4) for one in dict.fromkeys(found))
+    )
+
+
 def test_lengths_are_spread_evenly_and_neither_rise_nor_fall() -> None:
     found = shares(region((6, 1, 1, 1)))[::2]
     inside = sorted(found)

@@ -79,6 +79,24 @@ def test_a_piece_computes_it(model: Attention, heads: int) -> None:
     assert torch.allclose(result.float(), want.float(), atol=2e-2)
 
 
+def repeated(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """As a model writes it whose masks are tensors."""
+    k, v = (one[:, :, None].expand(-1, -1, 2, -1, -1).reshape(q.shape) for one in (k, v))
+    return masked(q, k, v)
+
+
+@pytest.mark.parametrize("model", [grouped, repeated])
+def test_keys_of_a_group_of_heads_are_read_once_in_each_batch(model: Attention) -> None:
+    inputs = given(2)
+    with torch.no_grad(), watching() as seen:
+        result = torch.compile(model, backend=backend, options=OPTIONS)(*inputs)
+        want = model(*inputs)
+    ((piece,),) = [one.taken for one in seen]
+    sizes = sorted(one.type.size for one in piece.graph.inputs)
+    assert sizes == sorted(one.numel() for one in inputs)
+    assert torch.allclose(result.float(), want.float(), atol=2e-2)
+
+
 @pytest.mark.parametrize(("model", "heads"), CASES)
 def test_without_a_piece_torch_computes_it(model: Attention, heads: int) -> None:
     inputs = given(heads, torch.float32)  # no product of ours has operands of f32 without being asked

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from wsopt.bench.attention import Attention, find_attention
 from wsopt.bench.eager_source import Inapplicable, variable
 from wsopt.bench.heads import Heads, Shape, find_heads, of_keys, of_queries
-from wsopt.bench.raw_region import BATCH, COLUMN, GROUP, INNER, ROW, STREAM, RawRegion, RawView
+from wsopt.bench.raw_region import BATCH, COLUMN, GROUP, HEAD, INNER, ROW, STREAM, RawRegion, RawView
 from wsopt.bench.scores import Expr, Names, leaves, linear, neat, take_scale, text_of, text_of_sum
 from wsopt.runtime.raw_graph import RawGraph
 
@@ -264,7 +264,9 @@ def _in_order(call: Call, lse: str) -> list[str]:
 
 def _flex_names(call: Call, used: dict[str, str]) -> Names:
     """Names of leaves inside score_mod and mask_mod; sources that are read are noted in `used`."""
-    index = {BATCH: call.heads.batch_index(), GROUP: call.heads.group_index(), ROW: "q_idx", STREAM: "kv_idx"}
+    heads = call.heads
+    index = {BATCH: heads.batch_index(), HEAD: heads.head_index(), GROUP: heads.group_index()}
+    index |= {ROW: "q_idx", STREAM: "kv_idx"}
 
     def name(leaf: Expr) -> str:
         if leaf.op == "source":
@@ -290,7 +292,7 @@ def _mask_sizes(call: Call) -> str:
     for leaf in (leaf for x in call.found.conditions for leaf in leaves(x)):
         source = call.found.region.sources.get(leaf.name)
         read.update(source.roles if source else (leaf.op.removeprefix("iota_"),))
-    by_head = GROUP in read or (BATCH in read and heads.merged and heads.heads > 1)
+    by_head = bool({HEAD, GROUP} & read) or (BATCH in read and heads.merged and heads.heads > 1)
     return f"{heads.batch if BATCH in read else None}, {heads.heads * heads.group if by_head else None}"
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsopt.bench.attention import Attention
-from wsopt.bench.raw_region import BATCH, GROUP, ROW, STREAM, RawView
+from wsopt.bench.eager_source import Inapplicable
+from wsopt.bench.raw_region import BATCH, GROUP, HEAD, ROW, STREAM, RawView
 
 Shape = tuple[int, ...]
 
@@ -21,7 +22,8 @@ class Heads:
     """Extents of the four dimensions: `heads` of the keys, with `group` of the queries for each.
 
     `merged` says that the heads of the keys are the last part of the region's batch axis; else they are its
-    group axis, or one. `in_rows` says that the group is the outer part of the rows.
+    group axis, or one. `in_rows` says that the group is the outer part of the rows, `apart` that both have an axis of
+    their own in the region.
     """
 
     batch: int
@@ -30,6 +32,7 @@ class Heads:
     queries: int
     merged: bool
     in_rows: bool
+    apart: bool = False
 
     def batch_index(self) -> str:
         """The index along the region's batch axis from a library's b and h."""
@@ -40,15 +43,26 @@ class Heads:
 
     def group_index(self) -> str:
         """The index along the region's group axis."""
+        if self.apart:
+            return f"h % {self.group}"
         if not self.merged:
             return "h"
         return "h" if self.heads == 1 else f"h % {self.group}"
+
+    def head_index(self) -> str:
+        """The index along the region's axis of heads."""
+        return f"h // {self.group}"
 
 
 def find_heads(found: Attention, shapes: Mapping[str, Shape]) -> Heads:
     """The heads of an attention whose tensors have these shapes in the graph."""
     extents = found.region.extents
     batch, rows = extents.get(BATCH, 1), extents[ROW]
+    if HEAD in extents:
+        own = Heads(batch, extents[HEAD], extents[GROUP], rows, merged=False, in_rows=False, apart=True)
+        if not all(_even(view, own) for view in (found.query, found.output.view)):
+            raise Inapplicable("its query heads are not equally far apart, from one group to the next")
+        return own
     if GROUP in found.key.roles:
         return Heads(batch, extents[GROUP], 1, rows, merged=False, in_rows=False)
     sizes = _sizes(found.key, BATCH, shapes)
@@ -91,7 +105,8 @@ def _head_strides(view: RawView, heads: Heads) -> tuple[int, int]:
 def _even(view: RawView, heads: Heads) -> bool:
     """Whether neighbouring heads of the queries are equally far apart, from group to group too."""
     _, step = _head_strides(view, heads)
-    return heads.heads == 1 or heads.group == 1 or view.stride(BATCH) == heads.group * step
+    outer = view.stride(HEAD if heads.apart else BATCH)
+    return heads.heads == 1 or heads.group == 1 or outer == heads.group * step
 
 
 def of_queries(view: RawView, heads: Heads, last: str) -> tuple[Shape, Shape]:
@@ -105,7 +120,7 @@ def of_queries(view: RawView, heads: Heads, last: str) -> tuple[Shape, Shape]:
 def of_keys(view: RawView, heads: Heads, last: str) -> tuple[Shape, Shape]:
     """Sizes and strides (batch, heads, keys, `last`) of the keys (`inner`) or the values (`column`)."""
     batch = view.stride(BATCH)
-    step = batch if heads.merged else view.stride(GROUP)
+    step = batch if heads.merged else view.stride(HEAD if heads.apart else GROUP)
     keys, width = (view.extents[view.roles.index(role)] for role in (STREAM, last))
     size = (heads.batch, heads.heads, keys, width)
     outer = batch * heads.heads if heads.merged else batch

@@ -11,7 +11,8 @@ from typing import Any
 
 from wsopt.runtime.raw_graph import WORDS, Operand
 
-ROW, STREAM, COLUMN, INNER, BATCH, GROUP = "row", "stream", "column", "inner", "batch", "group"
+ROW, STREAM, COLUMN, INNER = "row", "stream", "column", "inner"
+BATCH, HEAD, GROUP = "batch", "head", "group"
 PAGE = "page"
 K_BLOCK, TILE = frozenset({ROW, STREAM}), frozenset({ROW, COLUMN})
 

@@ -10,7 +10,8 @@ from wsopt.tensors.views import OUTER, Role
 def grid_parameters(plan: KernelPlan) -> list[str]:
     """Parameters from which a tile's place follows, beside its number."""
     column = ["column_tiles"] if plan.columns else []
-    return ["row_tiles", *column, *(["groups"] if "group" in plan.outer else [])]
+    inner = [name for name in ("groups", "heads") if name in plan.counts]
+    return ["row_tiles", *column, *inner]
 
 
 def tiles(plan: KernelPlan) -> Integer:

@@ -25,7 +25,7 @@ from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, Statement, takes_row
+from wsopt.tensors.views import BATCHES, BEFORE, Item, Output, Reduction, Role, Source, Statement, takes_row
 
 STATIONARY = Slots("stationary", "STATIONARY_SETS")
 """The sets of tiles that a block holds through its loop."""
@@ -284,6 +284,7 @@ class KernelPlan:
             Role.STREAM: "stream_extent",
             Role.INNER: "inner_extent",
             Role.BATCH: "batches",
+            Role.HEAD: "heads",
             Role.GROUP: "groups",
             Role.SEGMENT: "segments",
         }
@@ -303,7 +304,7 @@ class KernelPlan:
     def place(self, row: str, column: str) -> dict[Role, str]:
         """Expressions of a tile's place, by axis of the graph."""
         own = {row_role(self.s.swap): row, column_role(self.s.swap): column}
-        outer = {Role.BATCH: "batch", Role.GROUP: "group", Role.SEGMENT: "segment"}
+        outer = {role: str(role) for role in (*BATCHES, Role.SEGMENT)}
         return {**own, **outer, Role.STREAM: "k_block * TILE_DEPTH", Role.INNER: "0"}
 
     def first_places(self) -> list[str]:
@@ -360,7 +361,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         longest_last=ranged and longest_last(k_iteration_counts(program.bounds, s)),
         loops_over_tiles=by_tile, columns=columns,
         axes=axes,
-        outer=(("batch",) if Role.BATCH in axes or ranged else ()) + (("group",) if Role.GROUP in axes else ()),
+        outer=tuple(str(role) for role in BATCHES if role in axes or (ranged and role is Role.BATCH)),
         ping_pong=s.sharing is Sharing.PING_PONG, sums_apart=bool(program.tensor_columns),
         stores_apart=buffers.store_warp, stationary=stationary, rings=rings,
         loaders=tuple(loaders(verified, rings)), inputs=inputs, vectors=vectors,
@@ -413,6 +414,7 @@ def _counts(axes: tuple[Role, ...], *, ranged: bool, columns: bool, k_blocks: bo
     """The names of what is counted: batches, tiles along rows and `columns`, `k_blocks` where all have as many."""
     asked = {
         "groups": Role.GROUP in axes,
+        "heads": Role.HEAD in axes,
         "batches": not ranged and Role.BATCH in axes,
         "row_tiles": Role.SEGMENT not in axes,
         "segments": Role.SEGMENT in axes,

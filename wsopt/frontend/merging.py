@@ -14,12 +14,12 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, RawDim, RawView
 from wsopt.frontend.kinds import Kind
-from wsopt.tensors.views import Chosen, Role, View
+from wsopt.tensors.views import BATCHES, Chosen, Role, View
 
 _WHOLE = (0, 1)
 _MERGED = {Kind.ROWS: (Role.COLUMN,), Kind.LONG_ROWS: (Role.COLUMN,)}
 """Roles whose axes have to be one, for kinds of graphs that keep no identity from their values."""
-_CHOOSING = (Role.ROW, Role.GROUP, Role.BATCH)
+_CHOOSING = (Role.ROW, Role.GROUP, Role.HEAD, Role.BATCH)
 """The axes along which indices may vary, innermost first."""
 
 
@@ -95,8 +95,9 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
 
     What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is.
     """
-    outer = {Role.BATCH: 0, Role.GROUP: 1, Role.SEGMENT: 0}
-    ordered = sorted(dims, key=lambda dim: (outer.get(roles[dim.axis], 2), dim.stride > 0, -dim.stride))
+    outer = {role: place for place, role in enumerate(BATCHES)} | {Role.SEGMENT: 0}
+    within = len(BATCHES)
+    ordered = sorted(dims, key=lambda dim: (outer.get(roles[dim.axis], within), dim.stride > 0, -dim.stride))
     parts = tuple(dim.part for dim in ordered)
     return View(
         tensor=raw.tensor,
@@ -121,9 +122,9 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
     """Merge batch axes into each other and into the rows where memory allows it, and an elementwise graph's columns.
 
     Axes that are `counted` stay as they are, for an index along a merged one would be another. Batch axes of one
-    element that memory allows to be merged may have any extent at run time. A second batch axis may be left, which
-    becomes the group. LoweringError where more are left, and where a reshape made columns, or what is contracted, of
-    axes that do not lie together.
+    element that memory allows to be merged may have any extent at run time. A second and a third batch axis may be
+    left, the group and the heads. LoweringError where more are left, and where a reshape made columns, or what is
+    contracted, of axes that do not lie together.
     """
     roles = axes.roles
     singles = [axis for axis in axes.singles if axis not in counted]
@@ -166,16 +167,25 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
         else:
             inner = outer
     views = _with_singles(views, singles, [axis for axis in (*left, row) if axis not in counted])
-    if len(left) > 2:
+    if len(left) > len(BATCHES):
         raise LoweringError(
             f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
-            f"a kernel takes two: {remedies.ALIKE}"
+            f"a kernel takes three: {remedies.ALIKE}"
         )
     roles = {axis: role for axis, role in roles.items() if axis not in axes.batches or axis in left}
     if len(left) > 1:
         kept = dict(zip(raws, views, strict=True))
         varied = [kept[use] + (kept[raw.chosen[1]] if raw.chosen else ()) for use, raw in raws.items()]
-        roles[_group(left, varied, roles)] = Role.GROUP
+        group = _group(left, varied, roles)
+        roles[group] = Role.GROUP
+        # Indices are known along the others.
+        _, *heads = sorted((axis for axis in left if axis != group), key=lambda axis: axis not in counted)
+        if {*heads} & {*counted}:
+            raise LoweringError(
+                f"graph {axes.graph.name}: indices are counted along two of its three batch axes, which do not lie "
+                "contiguously in every tensor; make the indices along one of them an input"
+            )
+        roles |= dict.fromkeys(heads, Role.HEAD)
     found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
     kept = dict(zip(raws, views, strict=True))
     seen = {key: _view(raw, kept[key], _with_chosen(raw, kept, roles)) for key, raw in raws.items()}
@@ -252,7 +262,6 @@ def _with_singles(
 
 
 def _group(left: Sequence[Dim], views: Sequence[tuple[RawDim, ...]], roles: Mapping[Dim, Role]) -> Dim:
-    """Of two batch axes the one along which more streamed tensors are broadcast; the inner one of equals."""
+    """Of batch axes the one along which most streamed tensors are broadcast; the innermost of equals."""
     streamed = [dims for dims in views if any(roles.get(dim.axis) is Role.STREAM for dim in dims)]
-    outer, inner = (sum(find(dims, axis) is None for dims in streamed) for axis in left)
-    return left[0] if outer > inner else left[1]
+    return max(reversed(left), key=lambda axis: sum(find(dims, axis) is None for dims in streamed))

@@ -28,7 +28,7 @@ from wsopt.program.row_layout import tile_layout
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasterization_order, tiles_together
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Operands, Sums, target_of
-from wsopt.tensors.views import FULL, Reduction, Role, Source, reduces_row
+from wsopt.tensors.views import BATCHES, FULL, Reduction, Role, Source, reduces_row
 
 Cuttable = Region
 """What can be cut to structures. Only the front end and the lowering look inside."""
@@ -64,7 +64,7 @@ def _spared_bytes(region: Region) -> int:
 
 def grid_of(region: Region, s: Structure) -> TileGrid:
     """The tiles of a region cut to a structure."""
-    batch = region.extent(Role.BATCH) * region.extent(Role.GROUP)
+    batch = math.prod(map(region.extent, BATCHES))
     rows, columns = region.extent(row_role(s.swap)), region.extent(column_role(s.swap))
     # One column of tiles is taken down its rows whatever the group.
     group = s.group if s.columns < columns else -(-rows // s.tile_rows)

@@ -9,7 +9,7 @@ from wsopt.frontend.types import Region
 from wsopt.lowering.promotion import promotes
 from wsopt.machine.types import Machine
 from wsopt.targets import LoopKind, Sums, target_of
-from wsopt.tensors.views import FULL, K_BLOCK, Role, View
+from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, Role, View
 
 DEPTHS = (32, 64, 128, 256)
 """K-blocks of a loop that computes values."""
@@ -137,7 +137,7 @@ def _page_problems(region: Region) -> Iterator[str]:
 
 def _segment_problems(region: Region) -> Iterator[str]:
     """Rows that offsets cut which are more than one axis in memory."""
-    outer = [role for role in (Role.BATCH, Role.GROUP) if region.extent(role) > 1]
+    outer = [role for role in BATCHES if region.extent(role) > 1]
     if region.offsets and outer:
         yield (
             f"graph {region.name}: offsets cut rows of several axes that do not lie together in every tensor; "

@@ -9,10 +9,11 @@ leaves nothing out.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 
 from wsopt.frontend.types import Region
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import BATCHES
 
 _STEP = (math.sqrt(5) - 1) / 2
 """Multiples of the golden ratio, modulo one, are spread evenly however many there are."""
@@ -26,14 +27,13 @@ def shares(region: Region) -> tuple[float, ...]:
     named = {name for bound in region.bounds if bound.stream for name in bound.scalars}
     views = [source.view for source in region.sources if source.name in named]
     varied = {role for view in views for role, n in zip(view.roles, view.extents, strict=True) if n > 1}
-    if not varied & {Role.BATCH, Role.GROUP}:
+    if not varied & {*BATCHES}:
         return (1.0,)
-    groups = region.extent(Role.GROUP)
     found = []
-    for outer in range(region.extent(Role.BATCH) * groups):
-        batch, group = outer // groups, outer % groups
-        place = batch * (groups if Role.GROUP in varied else 1) if Role.BATCH in varied else 0
-        place += group if Role.GROUP in varied else 0
+    for at in itertools.product(*(range(region.extent(role)) for role in BATCHES)):
+        place = 0
+        for role, index in zip(BATCHES, at, strict=True):
+            place = place * region.extent(role) + index if role in varied else place
         found.append((place + 0.5) * _STEP % 1.0)
     return tuple(found)
 

@@ -14,15 +14,17 @@ from wsopt.primitives import Family, family_of
 
 
 class Role(StrEnum):
-    """Role of an axis in the kernel: tiled over the grid (batch, group, row, column), streamed by the loop, or
+    """Role of an axis in the kernel: tiled over the grid (batch, head, group, row, column), streamed by the loop, or
     held whole (inner: what a product in the loop contracts that does not stream).
 
-    `group` is a second batch axis, along which some tensors are broadcast: query heads that share keys. `page` is a
+    `group` is a second batch axis, along which some tensors are broadcast: query heads that share keys; `head` is a
+    third, as the heads of keys in a batch of sequences. `page` is a
     tensor's own: which of its pages is read is chosen by a table. `segment` is the axis of matrices each of which
     multiplies rows of its own: run-time offsets cut the rows into segments, and a tile lies in one.
     """
 
     BATCH = "batch"
+    HEAD = "head"
     GROUP = "group"
     ROW = "row"
     COLUMN = "column"
@@ -32,7 +34,11 @@ class Role(StrEnum):
     SEGMENT = "segment"
 
 
-OUTER = (Role.BATCH, Role.GROUP, Role.PAGE, Role.SEGMENT)
+BATCHES = (Role.BATCH, Role.HEAD, Role.GROUP)
+"""The batch axes of a kernel, the outermost first: tiles of one element along them follow each other."""
+
+
+OUTER = (*BATCHES, Role.PAGE, Role.SEGMENT)
 """The axes along which a tile, or what one instruction copies of it, has one element."""
 
 

@@ -70,13 +70,14 @@ class Oracle:
 class Cut:
     """The pieces of an FX graph, and why products and reductions that no piece has are left, by FX node. `all_flops`
     are the floating-point operations of all of the graph's products, `moved` the bytes that each FX node but views
-    would move alone.
+    would move alone, `with_pieces` the bytes that pieces and what is left beside them would move.
     """
 
     pieces: tuple[Piece, ...]
     reasons: dict[str, str]
     all_flops: int
     moved: Mapping[str, int]
+    with_pieces: int
 
     @property
     def flops(self) -> int:
@@ -174,13 +175,13 @@ def ways(
 def best_cut(
     ways: Sequence[Way], turned_down: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Lowered, Cut]:
-    """The cut with the most operations of products in pieces, then with the most bytes, then the first, with what it
-    is a cut of.
+    """The cut with the most operations of products in pieces, then the one that moves the fewest bytes, then the
+    first, with what it is a cut of.
 
     No piece is one whose key, or whose work, is `turned_down`, with the reason; an empty one by a key is none.
     """
     found = [(way.lowered, cut(way, turned_down)) for way in ways]
-    return max(found, key=lambda one: (one[1].flops, one[1].nbytes))
+    return max(found, key=lambda one: (one[1].flops, -one[1].with_pieces))
 
 
 def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
@@ -201,8 +202,9 @@ def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
 
     greedy = Greedy(_flow(way.lowered), accept, way.wiring.groups)
     pieces = tuple(way.piece(groups) for groups in greedy.pieces())
-    graph = way.lowered.graph
-    return Cut(pieces, dict(greedy.reasons), fx_flops(way.lowered), fx_bytes(graph))
+    moved = fx_bytes(way.lowered.graph)
+    moves = bytes_with_pieces(way.lowered.graph, pieces, moved)
+    return Cut(pieces, dict(greedy.reasons), fx_flops(way.lowered), moved, moves)
 
 
 _COUNTED_AS = {
@@ -255,6 +257,22 @@ def fx_bytes(graph: fx.Graph) -> dict[str, int]:
         if node.op == "call_function" and not is_view(node):
             found[node.name] = sum(map(_nbytes, (node, *node.all_input_nodes)))
     return found
+
+
+def bytes_with_pieces(graph: fx.Graph, pieces: Sequence[Piece], moved: Mapping[str, int]) -> int:
+    """Bytes that pieces read and write, and those that FX's operations move whose results are still read beside them.
+
+    A copy that pieces read as it was before is not made any more.
+    """
+    computed = {name for piece in pieces for name in piece.covered}
+    read = {bound.source.name for piece in pieces for bound in piece.inputs}
+    total = sum(piece.bytes_moved for piece in pieces)
+    for node in reversed(graph.nodes):
+        if node.name in computed or not (node.name in read or node.op == "output" or node.is_impure()):
+            continue
+        read |= {one.name for one in node.all_input_nodes}
+        total += moved.get(node.name, 0)
+    return total
 
 
 def _nbytes(node: fx.Node) -> int:

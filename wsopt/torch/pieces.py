@@ -86,6 +86,13 @@ class Piece:
         return sum(int(one.type.nbytes) for one in self.graph.inputs if not one.constant)
 
     @cached_property
+    def bytes_moved(self) -> int:
+        """Bytes of all inputs and outputs."""
+        typical = self.typical
+        read = sum(int(one.type.nbytes) for one in typical.inputs)
+        return read + sum(int(typical.type_of(name).nbytes) for name in typical.outputs)
+
+    @cached_property
     def bytes_by_output(self) -> tuple[tuple[str, int], ...]:
         """The FX node of each output, by name, with its bytes."""
         sizes = (int(self.graph.type_of(name).nbytes) for name in self.graph.outputs)

@@ -8,7 +8,6 @@ node for pieces to begin with, the same on every device; and where no piece has 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,6 +42,9 @@ def _computed(
     causal: bool, scale: float | None, groups: bool,
 ) -> torch.Tensor:  # fmt: skip
     """Torch's own attention, laid out as `_fake` says."""
+    if groups and mask is not None:  # of these two together torch makes products and a softmax
+        key, value = (one.repeat_interleave(query.shape[1] // one.shape[1], 1) for one in (key, value))
+        groups = False
     result = scaled_dot_product_attention(
         query, key, value, _along_keys(mask), 0.0, causal, scale=scale, enable_gqa=groups
     )
@@ -126,21 +128,11 @@ def _keep(node: fx.Node) -> None:
         if place and _seen(mask) is not None and _seen(mask).dim() == result.dim():
             mask = fx.Proxy(mask).unsqueeze(place).node
         folded = [_folded(fx.Proxy(one), result.dim(), place).node for one in tensors]
-        kept = _called(folded, (mask, causal, scale), group, math.prod(result.shape[:-3]))
-        kept = _unfolded(kept, result.shape, place)
+        call = node.graph.call_function(OPERATOR, (*folded, mask, causal, scale, group > 1))
+        kept = _unfolded(fx.Proxy(call), result.shape, place)
         kept = kept if free else kept.contiguous()
     node.replace_all_uses_with(kept.node)
     node.graph.erase_node(node)
-
-
-def _called(tensors: list[fx.Node], how: tuple[Any, ...], group: int, batches: int) -> fx.Proxy:
-    """A call of the operator with tensors of four dimensions, `group` heads of queries for each of keys."""
-    query, *keys = tensors
-    # Kernels take two batch axes; batches, heads of keys and the queries of each would be three.
-    if group > 1 and batches > 1:
-        keys = [query.graph.call_function(torch.repeat_interleave, (one, group, 1)) for one in keys]
-        group = 1
-    return fx.Proxy(query.graph.call_function(OPERATOR, (query, *keys, *how, group > 1)))
 
 
 def _folds(tensors: Sequence[torch.Tensor], mask: torch.Tensor | None) -> bool:
