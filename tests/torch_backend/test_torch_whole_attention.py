@@ -85,8 +85,8 @@ def repeated(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return masked(q, k, v)
 
 
-@pytest.mark.parametrize("model", [grouped, repeated])
-def test_keys_of_a_group_of_heads_are_read_once_in_each_batch(model: Attention) -> None:
+@pytest.mark.parametrize(("model", "copies"), [(grouped, 0), (repeated, 2)])
+def test_keys_of_a_group_of_heads_are_read_once_in_each_batch(model: Attention, copies: int) -> None:
     inputs = given(2)
     with torch.no_grad(), watching() as seen:
         result = torch.compile(model, backend=backend, options=OPTIONS)(*inputs)
@@ -94,6 +94,7 @@ def test_keys_of_a_group_of_heads_are_read_once_in_each_batch(model: Attention) 
     ((piece,),) = [one.taken for one in seen]
     sizes = sorted(one.type.size for one in piece.graph.inputs)
     assert sizes == sorted(one.numel() for one in inputs)
+    assert piece.copied_bytes == copies * 2 * inputs[0].nbytes  # each is written, and read
     assert torch.allclose(result.float(), want.float(), atol=2e-2)
 
 

@@ -22,7 +22,7 @@ from wsopt.torch.builds import build_all
 from wsopt.torch.options import Options
 from wsopt.torch.outcomes import Outcome, Refusal, Wanted, keep_by_bounds, known, known_by_bounds
 from wsopt.torch.pieces import Piece
-from wsopt.torch.rates import inductor_us
+from wsopt.torch.rates import copies_us, inductor_us
 
 _FEW = 600
 """Structures of which all bounds take less than a second. Rows and attention have so few, products thousands."""
@@ -79,6 +79,7 @@ def _estimated(piece: Piece, options: Options) -> Judged:
 def _at_best(piece: Piece, machine: str) -> Judged:
     """A piece as far as it is known without its schedule."""
     theirs = inductor_us(piece.typical, load_machine(machine), piece.kernel, piece.attention)
+    theirs += copies_us(piece.copied_bytes, load_machine(machine))
     least = _least_us(piece.kernel, machine, theirs)
     told = f"no kernel is faster than {least:.1f} us, and at Inductor's best rates it takes {theirs:.1f} us"
     return Judged(None, least, theirs, told) if least >= theirs else Judged(None, None, theirs)

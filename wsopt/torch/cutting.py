@@ -24,7 +24,8 @@ from wsopt.torch.forms import Forms
 from wsopt.torch.greedy import Answer, Greedy
 from wsopt.torch.lower import Lowered, lower
 from wsopt.torch.operations import TABLE
-from wsopt.torch.pieces import Piece, is_view, piece_of
+from wsopt.torch.pieces import Piece, piece_of
+from wsopt.torch.traffic import fx_bytes, now
 from wsopt.torch.values import Untaken
 from wsopt.torch.wiring import Wiring
 
@@ -239,24 +240,8 @@ def fx_flops(lowered: Lowered) -> int:
         other = packet is torch.ops.aten.convolution and node.name in lowered.refused
         if count is not None and "val" in node.meta and not other:
             args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
-            total += _now(count(*args, **kwargs, out_val=node.meta["val"]))
+            total += now(count(*args, **kwargs, out_val=node.meta["val"]))
     return total
-
-
-def _now(number: int | torch.SymInt) -> int:
-    """A number as it is while a graph is compiled; 0 where only its contents tell."""
-    if isinstance(number, int):
-        return number
-    return number.node.hint if number.node.has_hint() else 0
-
-
-def fx_bytes(graph: fx.Graph) -> dict[str, int]:
-    """Bytes that each operation of an FX graph reads and writes if it is a kernel of its own; views move none."""
-    found = {}
-    for node in graph.nodes:
-        if node.op == "call_function" and not is_view(node):
-            found[node.name] = sum(map(_nbytes, (node, *node.all_input_nodes)))
-    return found
 
 
 def bytes_with_pieces(graph: fx.Graph, pieces: Sequence[Piece], moved: Mapping[str, int]) -> int:
@@ -273,12 +258,6 @@ def bytes_with_pieces(graph: fx.Graph, pieces: Sequence[Piece], moved: Mapping[s
         read |= {one.name for one in node.all_input_nodes}
         total += moved.get(node.name, 0)
     return total
-
-
-def _nbytes(node: fx.Node) -> int:
-    val = node.meta.get("val")
-    tensors = [x for x in (val if isinstance(val, tuple | list) else (val,)) if isinstance(x, torch.Tensor)]
-    return sum(_now(x.numel()) * x.element_size() for x in tensors)
 
 
 def _flow(lowered: Lowered) -> Flow:

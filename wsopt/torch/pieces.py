@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from wsopt.torch.rates import Attention
 from wsopt.torch.rounding import without_roundings
 from wsopt.torch.sizes import changes
 from wsopt.torch.symbols import Symbols
+from wsopt.torch.traffic import copied_bytes, is_view
 from wsopt.torch.values import Dim, Shape, Untaken, view_strides
 from wsopt.torch.wiring import Wiring
 
@@ -47,7 +47,7 @@ class Piece:
     what products read of them alone is made once, and `kernel` is the graph of what is left. Where an output has the
     dimensions of its FX node in another order, as that node lies in memory, `orders` has the order. Where extents
     change from call to call, `changing` is the graph in a dimension that has a range. `attention` is how FX has
-    one that the piece holds.
+    one that the piece holds, `copied_bytes` what copies move that FX makes for it of elements that it reads once.
     """
 
     graph: Graph
@@ -59,6 +59,7 @@ class Piece:
     packs: bool = False
     changing: Changing | None = None
     attention: Attention = Attention.CALLED
+    copied_bytes: int = 0
 
     @cached_property
     def folded(self) -> Folded | None:
@@ -141,7 +142,8 @@ def piece_of(wiring: Wiring, wanted: Collection[str], *, laid: bool = False, pac
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
     piece = _renamed(lowered, without_roundings(nodes, names), outputs, covered)
-    piece = replace(piece, packs=packs, attention=_attention(wiring, nodes))
+    copied = copied_bytes(lowered, (wiring.calls[name] for name in covered))
+    piece = replace(piece, packs=packs, attention=_attention(wiring, nodes), copied_bytes=copied)
     piece = _laid(lowered.symbols, piece) if laid else piece
     return _ranging(piece, lowered.symbols)
 
@@ -278,13 +280,6 @@ def is_made_here(node: fx.Node) -> bool:
             return True
         node = node.all_input_nodes[0]
     return False
-
-
-def is_view(node: fx.Node) -> bool:
-    """Whether an FX node is a tensor that its first argument has, or a view of it."""
-    schema = getattr(node.target, "_schema", None)
-    aliases = schema is not None and any(one.alias_info is not None for one in schema.arguments)
-    return aliases or node.target is operator.getitem
 
 
 def repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:

@@ -132,6 +132,11 @@ def inductor_us(
     return sum(_product_us(graph, node, machine) for node in products) + _around_us(kernel or graph, machine)
 
 
+def copies_us(nbytes: int, machine: Machine) -> float:
+    """Microseconds of Inductor's copies that move so many bytes."""
+    return _bytes_us(nbytes, machine) if nbytes else 0.0
+
+
 def _attention_us(region: Cuttable, machine: Machine, attention: Attention) -> float:
     rows, keys = region.extent(Role.ROW), region.extent(Role.STREAM)
     depth = region.extent(Role.COLUMN)

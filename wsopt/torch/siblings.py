@@ -17,8 +17,9 @@ from torch import fx
 
 from wsopt.frontend.kinds import VIEWS, is_matmul
 from wsopt.graph.ops import OPS
-from wsopt.torch.pieces import Piece, is_view
+from wsopt.torch.pieces import Piece
 from wsopt.torch.splice import Maker, fake_mode
+from wsopt.torch.traffic import is_view
 
 aten = torch.ops.aten
 _MOST = len(OPS["concat"].operands)
