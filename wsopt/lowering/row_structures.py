@@ -65,7 +65,7 @@ def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int,
     """Parts of rows that may stay in the ring from one pass over them to the next, where there are two: as many as
     shared memory has slots for beside one set of staging buffers, or two, and one less, for the barriers' bytes.
     """
-    if region.passes == 1:
+    if region.passes == 1 or region.by_threads:  # what threads read is in no slot
         return ()
     elements = s.tile_rows * s.columns
     slot, staged = (
@@ -80,11 +80,11 @@ def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int,
 
 def _may_be_dynamic(region: Region, s: Structure, machine: Machine) -> bool:
     """Whether blocks may take tiles at run time: where there are more than blocks, and nothing is carried from one to
-    another, for of which tiles that is would depend on timing.
+    another, for of which tiles that is would depend on timing. emitter.v1: not where threads read all tiles.
     """
     grid = grid_of(region, s)
     taken = grid.tiles // (grid.column_tiles if region.running else 1)
-    return taken > machine.sm_count and not _over_rows(region)
+    return taken > machine.sm_count and not _over_rows(region) and not region.by_threads
 
 
 def _over_rows(region: Region) -> bool:

@@ -26,6 +26,7 @@ from wsopt.program.facts import (
     Read,
     Release,
     Rescale,
+    Signal,
     Store,
     Transform,
 )
@@ -162,6 +163,12 @@ def outside_cycles(copy: Copy, machine: Machine) -> int:
 def copy_issue(machine: Machine) -> int:
     """Cycles for which a thread is held by the start of a TMA copy."""
     return math.ceil(machine.latency.mbarrier_wait)
+
+
+@cost.register
+def _signal(signal: Signal, machine: Machine) -> Cost:
+    """An arrival at a barrier, which wakes those who wait for it."""
+    return Cost(math.ceil(machine.latency.mbarrier_arrive), math.ceil(machine.latency.mbarrier_wake))
 
 
 @cost.register
@@ -355,15 +362,30 @@ warpgroup; and how much longer it takes for each further one, in times (`docs/ca
 
 @cost.register
 def _read(read: Read, machine: Machine) -> Cost:
-    """Where the tile lies is found first. Numbers of 16 bits become f32 by one instruction each."""
+    """Where the tile lies is found first. Numbers of 16 bits become f32 by one instruction each. What threads load
+    by address comes after the latency of device memory, a warp's access at a time: nothing was copied ahead.
+    """
     cycles = _shared_cycles(read.nbytes, machine)
     widening = math.ceil(read.widened / machine.scalar_alone["logic"])
     crowded = 1 + _DIVISION_CROWDED * (read.warps / machine.warps_per_warpgroup - 1)
     place = _DIVISION * crowded * read.divisions
     waits = machine.latency.mbarrier_wait + machine.latency.smem_load
     latency = math.ceil(waits + max(cycles, widening))
-    issue = math.ceil(place) + latency
-    return Cost(issue, latency, pipes=((Unit.ALU, widening), (Unit.SHARED, cycles)))
+    pipes: tuple[tuple[Unit, int], ...] = ((Unit.ALU, widening), (Unit.SHARED, cycles))
+    if read.by_address:
+        accesses = math.ceil(read.by_address / machine.threads_per_warp * _ACCESS)
+        latency = math.ceil(
+            machine.latency.mbarrier_wait + machine.latency.tma_load_dram + max(accesses, widening)
+        )
+        memory = memory_cycles(read.from_memory, read.tiles, machine) if read.from_memory else 0
+        pipes = ((Unit.ALU, widening), (Unit.SHARED, accesses), (Unit.MEMORY, memory))
+    return Cost(math.ceil(place) + latency, latency, pipes=pipes)
+
+
+_ACCESS = 2
+"""Cycles for which a warp's load of neighbours that begin anywhere holds the way through the first cache, at which it
+touches two lines in general. An estimate, for which nothing was measured.
+"""
 
 
 @cost.register

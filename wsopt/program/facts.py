@@ -46,6 +46,11 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Signal:
+    """A tile that consumers may begin: the loading warp tells them, and copies nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """A slot that is handed back. Where nothing else has a consumer's warps agree that it was read, they `meet`. By a
     commit the tensor core does it, when the products that read the slot have ended; of what is `paired` in the other
@@ -124,13 +129,17 @@ class Moved:
 @dataclass(frozen=True, slots=True)
 class Read:
     """A tile of whole rows that comes into registers of so many `warps`; `widened` elements of 16 bits become f32.
-    Its place is found from its number by `divisions` of whole numbers.
+    Its place is found from its number by `divisions` of whole numbers. It comes from shared memory, or where threads
+    load so many elements `by_address`, `from_memory` bytes from device memory; `tiles` as for copies.
     """
 
     nbytes: int
     widened: int
     divisions: int
     warps: int
+    by_address: int = 0
+    from_memory: int = 0
+    tiles: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +217,7 @@ class Transform:
 
 Counts = (
     Copy
+    | Signal
     | Release
     | Store
     | Product
@@ -331,7 +341,8 @@ class Shares:
 class Member:
     """A tensor that a ring, or the block for its whole loop, holds tiles of: the `shape` of one copy, and how many
     `copies` there are in a slot. `name` is the tensor's, with a number where it streams in more than one way;
-    `by_rows` says whether consumers have rows of their own of it.
+    `by_rows` says whether consumers have rows of their own of it. One that is read `by_threads` from device memory
+    takes no bytes: a slot says when its tile may be read.
     """
 
     view: View
@@ -339,6 +350,7 @@ class Member:
     shape: tuple[int, ...]
     copies: int
     by_rows: bool
+    by_threads: bool = False
 
     def box(self, shape: tuple[int, ...]) -> Copy:
         """Counts of a copy of this shape."""
@@ -359,7 +371,7 @@ class Member:
     @property
     def copy_bytes(self) -> int:
         """Bytes of one copy."""
-        return math.prod(self.shape) * self.view.dtype.bits // 8
+        return 0 if self.by_threads else math.prod(self.shape) * self.view.dtype.bits // 8
 
     @property
     def nbytes(self) -> int:
