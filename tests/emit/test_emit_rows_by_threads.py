@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from emit_builds import SEEDS, Body, Emitted, build, case, graph_of, small_case
+from emit_mutants import Place, survivors
 
 from wsopt.checker import verify
 from wsopt.codegen import compile_kernel
@@ -15,6 +16,7 @@ from wsopt.emit.source import expectation
 from wsopt.errors import CheckError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.interpret import Mutant
 from wsopt.lowering.row_structures import row_structures
 from wsopt.machine import Machine
 from wsopt.perf.costs import TILE_GRAIN, memory_cycles
@@ -99,6 +101,8 @@ def cut(rows: int, columns: int, consumers: int = 1) -> Structure:
 
 CASES: dict[str, tuple[Body, Structure]] = {
     "softmax": (softmax(45, 201), cut(4, 256, 2)),
+    "softmax at run time": (softmax(45, 201), replace(cut(4, 256, 2), dynamic=True)),
+    "long softmax at run time": (softmax(5, 40963), replace(cut(1, 4096), dynamic=True)),
     "softmax of batches": (biased_softmax, cut(4, 128, 2)),
     "long softmax": (softmax(5, 40963), cut(1, 4096, 2)),
     "loss": (loss(45, 49), cut(8, 64, 2)),
@@ -136,6 +140,7 @@ FAULTS = {
     ("softmax", "        mbarrier.wait(ring_empty.index(slot), phase ^ 1)\n"): "",
     ("softmax", "        mbarrier.arrive(ring_full.index(slot), count=1)\n"): "",
     ("softmax", "        mbarrier.arrive(ring_empty.index(slot), count=1)\n"): "",
+    ("softmax at run time", "tell_tile(tile_numbers, slot, tile)"): "tell_tile(tile_numbers, slot, tile + 1)",
     ("softmax of batches", "batch * x_batch_stride"): "batch * x_row_stride",
     ("long softmax", "column = part * TILE_COLUMNS"): "column = 0",
     ("one colour", "x_column_stride + 1"): "x_column_stride",
@@ -149,6 +154,28 @@ def test_faults_are_found(name: str, good: str) -> None:
     made = emitted(name)
     assert good in made.source
     assert case(made.graph).fault(made.source.replace(good, FAULTS[name, good]), 1) is not None
+
+
+def _place(source: str, mutant: Mutant) -> Place:
+    """The kind of a mutant, and what its line begins with."""
+    return mutant.kind, source.splitlines()[mutant.line - 1].strip().split("(")[0]
+
+
+EQUIVALENT = {
+    ("drop-fence", "fence_async_shared"): "no copy's unit looks at a barrier",
+    ("double-wait", "mbarrier.wait"): "a wait that has passed passes again",
+    ("swap-argument", ""): "the two consumers' numbers are interchangeable",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "waits"), [("softmax", 2), ("softmax at run time", 4)])
+def test_single_mistakes_are_found(name: str, waits: int) -> None:
+    made = emitted(name)
+    cases = [case(made.graph), small_case(made)]
+    fence, wait, swapped = EQUIVALENT
+    found = survivors(cases, made.source, _place, EQUIVALENT)
+    assert found == {fence: 1, wait: waits, swapped: 1}
 
 
 @pytest.mark.parametrize("name", ["softmax", "long softmax"])
@@ -179,11 +206,11 @@ def test_neighbouring_threads_have_neighbours() -> None:
 
 
 def test_structures_keep_nothing_in_the_ring(h200: Machine) -> None:
-    """Nothing is retained, and no number of a tile is told, where slots have no tiles."""
+    """Nothing is retained where slots have no tiles; blocks may take tiles at run time, as signals have numbers."""
     region = find_region(graph_of(softmax(2000, 50257)))
     found = [*row_structures(region, h200)]
-    assert found
-    assert not any(s.retained or s.dynamic for s in found)
+    assert {s.dynamic for s in found} == {False, True}
+    assert not any(s.retained for s in found)
 
 
 def test_the_checker_knows_that_nothing_is_retained() -> None:

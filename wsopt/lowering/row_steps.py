@@ -128,10 +128,14 @@ class Rows(Maker):
         bits = [output.view.dtype.bits for output in region.tile_outputs]
         sizes = [s.rows * s.columns * width // 8 // region.passes for width in bits]
         own = [output for output in region.outputs if not output.over_rows]
-        behind = () if region.running else (output for output in own if not output.is_tile)
+        apart = [output.view.dtype.bits // 8 for output in own if output.by_threads]
+        elements = round(s.rows * s.columns * share) // region.passes
+        behind = () if region.running else (output for output in own if not output.has_columns)
         values = [output.view.dtype.bits // 8 for output in behind]
-        copied = sum(round(size * share) for size in sizes) + s.rows * sum(values)
-        store = Store(len(sizes), sum(sizes), copied, self.tiles, len(values), region.passes)
+        copied = sum(round(size * share) for size in sizes) + s.rows * sum(values) + elements * sum(apart)
+        store = Store(
+            len(sizes), sum(sizes), copied, self.tiles, len(values), region.passes, len(apart) * elements
+        )
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
 
     def _of_a_pass(self, work: Arithmetic) -> Arithmetic:

@@ -80,11 +80,11 @@ def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int,
 
 def _may_be_dynamic(region: Region, s: Structure, machine: Machine) -> bool:
     """Whether blocks may take tiles at run time: where there are more than blocks, and nothing is carried from one to
-    another, for of which tiles that is would depend on timing. emitter.v1: not where threads read all tiles.
+    another, for of which tiles that is would depend on timing.
     """
     grid = grid_of(region, s)
     taken = grid.tiles // (grid.column_tiles if region.running else 1)
-    return taken > machine.sm_count and not _over_rows(region) and not region.by_threads
+    return taken > machine.sm_count and not _over_rows(region)
 
 
 def _over_rows(region: Region) -> bool:

@@ -181,15 +181,17 @@ def _release(release: Release, machine: Machine) -> Cost:
 
 @cost.register
 def _store(store: Store, machine: Machine) -> Cost:
-    """Outputs go into buffers, which are held until their copies have read them; values of rows do not. The fence
-    waits for what was written before it.
+    """Outputs go into buffers, which are held until their copies have read them; what threads store by address does
+    not. The fence waits for what was written before it.
     """
     latency, shared = machine.latency, _shared_cycles(store.staged, machine)
     each = 2 * latency.barrier + latency.smem_store + latency.fence_behind_stores
     issue = store.outputs * each / store.passes + shared
-    issue += store.values * latency.smem_store
+    accesses = _accesses(store.by_address, machine)
+    issue += store.values * latency.smem_store + accesses
     drain = latency.tma_store / 2 + load_cycles(store.copied, machine) if store.outputs else 0.0
-    pipes = ((Unit.SHARED, shared), (Unit.MEMORY, memory_cycles(store.copied, store.tiles, machine)))
+    memory = memory_cycles(store.copied, store.tiles, machine)
+    pipes = ((Unit.SHARED, shared + accesses), (Unit.MEMORY, memory))
     return Cost(math.ceil(issue), math.ceil(issue + drain), pipes=pipes)
 
 
@@ -373,7 +375,7 @@ def _read(read: Read, machine: Machine) -> Cost:
     latency = math.ceil(waits + max(cycles, widening))
     pipes: tuple[tuple[Unit, int], ...] = ((Unit.ALU, widening), (Unit.SHARED, cycles))
     if read.by_address:
-        accesses = math.ceil(read.by_address / machine.threads_per_warp * _ACCESS)
+        accesses = _accesses(read.by_address, machine)
         latency = math.ceil(
             machine.latency.mbarrier_wait + machine.latency.tma_load_dram + max(accesses, widening)
         )
@@ -382,9 +384,16 @@ def _read(read: Read, machine: Machine) -> Cost:
     return Cost(math.ceil(place) + latency, latency, pipes=pipes)
 
 
+def _accesses(elements: int, machine: Machine) -> int:
+    """Cycles for which threads that move elements by address hold the way through the first cache, a warp's
+    neighbours at a time.
+    """
+    return math.ceil(elements / machine.threads_per_warp * _ACCESS)
+
+
 _ACCESS = 2
-"""Cycles for which a warp's load of neighbours that begin anywhere holds the way through the first cache, at which it
-touches two lines in general. An estimate, for which nothing was measured.
+"""Cycles of an access of a warp to neighbours that begin anywhere: it touches two lines in general. An estimate, for
+which nothing was measured.
 """
 
 

@@ -64,9 +64,9 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Tiles of so many `outputs`, `staged` bytes in buffers, and so many `values` of each row, which threads store by
-    address. Of all `copied` bytes go on to device memory; `tiles` as for copies. Outputs are stored in one of so many
-    `passes` over a row; bytes are those of an iteration on the average.
+    """Tiles of so many `outputs`, `staged` bytes in buffers; so many `values` of each row, and elements of tiles that
+    TMA does not take, which threads store `by_address`. Of all `copied` bytes go on to device memory; `tiles` as for
+    copies. Outputs are stored in one of so many `passes` over a row; bytes are those of an iteration on the average.
     """
 
     outputs: int
@@ -75,6 +75,7 @@ class Store:
     tiles: int
     values: int = 0
     passes: int = 1
+    by_address: int = 0
 
 
 @dataclass(frozen=True, slots=True)
