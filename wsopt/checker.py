@@ -118,7 +118,7 @@ def _retained(plan: RingPlan, depth: int, program: TileProgram) -> Faults:
     retained, parts = program.structure.retained, program.grid.column_tiles
     if retained > depth:
         yield f"{plan.name} has {depth} slots, {retained} parts of rows stay in it"
-    if retained > (parts if program.long_rows and program.after.tile_outputs else 0):
+    if retained > (parts if program.reads_twice else 0):
         yield f"{retained} parts of rows stay in {plan.name}; rows have {parts}, and two passes keep some"
 
 

@@ -131,11 +131,6 @@ SLICES: dict[str, tuple[Body, str]] = {
         lambda g: g.neg(g.slice(g.input("x", (64, 128), "f32"), step=2, name="s")),
         "node s: a slice with a step of 2 is not lowered; make s an input, and hand over a dense copy of the slice",
     ),
-    "one element": (
-        lambda g: g.neg(g.slice(g.input("x", (64, 128, 3), "f32"), axis=2, stop=1, name="s")),
-        "tensor x: its elements that are read do not lie next to each other, and no tensor is read beside it that "
-        "TMA copies; make what is read of it an input, and hand over a dense copy of that",
-    ),
     "beside a product": (
         lambda g: g.matmul(
             g.slice(g.input("x", (64, 128), "f16"), stop=64, name="s"), g.input("w", (64, 64), "f16")

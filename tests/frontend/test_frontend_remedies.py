@@ -31,13 +31,16 @@ def matmul(
     return lambda g: g.matmul(g.input("a", *a), g.input("b", *b), name="p", **attrs)
 
 
-def biased_rows(dtype: str, pitch: int) -> Body:
-    """Rows of 513 to which one vector is added: no product, and no run of elements that could be cut anywhere."""
-    return lambda g: g.cast(
-        g.add(g.input("x", (64, 513), dtype, strides=(pitch, 1)), g.input("v", (513,), "f32")),
-        dtype,
-        name="y",
-    )
+def gathered(dtype: str, pitch: int) -> Body:
+    """Rows of 301 at the places that an index names: a copy each, which threads do not stand in for."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        rows = g.gather(
+            g.input("x", (64, 301), dtype, strides=(pitch, 1)), g.input("i", (40,), "i32"), axis=0
+        )
+        return g.cast(g.silu(rows), dtype, name="y")
+
+    return body
 
 
 def angles(shape: tuple[int, int]) -> Body:
@@ -45,8 +48,14 @@ def angles(shape: tuple[int, int]) -> Body:
     return lambda g: g.cast(g.sin(g.mul(g.input("t", shape, "f32"), g.input("f", (1, 128), "f32"))), "bf16")
 
 
-def soft_rows(pitch: int) -> Body:
-    return lambda g: g.cast(g.softmax(g.input("x", (64, 1001), "bf16", strides=(pitch, 1))), "bf16")
+def soft_product(columns: int) -> Body:
+    """The softmax of a product's rows."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (256, 128), "bf16"), g.input("w", (columns, 128), "bf16")
+        return g.cast(g.softmax(g.matmul(x, w, transpose_b=True)), "bf16", name="y")
+
+    return body
 
 
 def padded(strides: tuple[int, int] | None) -> Body:
@@ -163,16 +172,6 @@ def outputs(*, both: bool) -> Body:
     return body
 
 
-def logarithms(columns: int) -> Body:
-    """Of a softmax over rows that no SM holds: zeros behind a row would count in its sum."""
-
-    def body(g: GraphBuilder) -> Symbol:
-        x = g.input("x", (64, columns), "f16", strides=(50264, 1))
-        return g.sub(x, g.logsumexp(x, axis=1, keepdims=True), name="y")
-
-    return body
-
-
 def dequantized(dtype: str) -> Body:
     """Numbers by the scales of their groups, without a product."""
 
@@ -285,16 +284,16 @@ REMEDIES: dict[str, Remedy] = {
         "pad its rows in memory to a multiple of 8 elements, and declare the strides",
         padded((136, 1)),
     ),
-    "513 columns": Remedy(
-        biased_rows("bf16", 513),
+    "chosen rows of 301": Remedy(
+        gathered("bf16", 301),
         "pad its rows in memory to a multiple of 8 elements, and declare the strides that it has then",
-        biased_rows("bf16", 520),
+        gathered("bf16", 304),
     ),
-    "513 columns in f32": Remedy(
-        biased_rows("f32", 513), "pad its rows in memory to a multiple of 4", biased_rows("f32", 516)
+    "chosen rows of 301 in f32": Remedy(
+        gathered("f32", 301), "pad its rows in memory to a multiple of 4", gathered("f32", 304)
     ),
-    "rows of 1001": Remedy(
-        soft_rows(1001), "pad its rows in memory to a multiple of 8 elements", soft_rows(1008)
+    "a product's softmax of 100": Remedy(
+        soft_product(100), "rows of a multiple of 8 elements can be stored", soft_product(104)
     ),
     "angles of positions": Remedy(
         angles((64, 1)), "give an input both, as a dense copy of what repeats along them", angles((64, 128))
@@ -324,9 +323,6 @@ REMEDIES: dict[str, Remedy] = {
         lambda g: g.cast(product(g), "i32", name="y"),
         'or cast it to "i8" where it is no larger',
         lambda g: g.cast(product(g), "i8", name="y"),
-    ),
-    "a long row's logarithms": Remedy(
-        logarithms(50257), "rows of a multiple of 4 elements can be stored", logarithms(50256)
     ),
     "four bits of elements": Remedy(dequantized("i4"), "declare it as i8", dequantized("i8")),
     "a reshape of rows": Remedy(

@@ -207,10 +207,6 @@ def split_axis(g: GraphBuilder) -> Symbol:
     return g.add(g.reshape(parts, shape=(64, 128)), g.softmax(x, axis=-1, name="b"), name="y")
 
 
-def odd_pitch(g: GraphBuilder) -> Symbol:
-    return g.softmax(g.input("x", (64, 100), "bf16"), axis=-1, name="y")
-
-
 REFUSALS: dict[str, tuple[Body, str]] = {
     "strided": (strided_rows, "tensor y: axis 1 has its elements next to each other, another one in x"),
     "two axes": (two_axes, "nodes a and b reduce different axes; a kernel holds one axis whole"),
@@ -218,7 +214,6 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         split_axis,
         "nodes softmax_0 and b reduce different axes, one of them of those that a reshape merges",
     ),
-    "pitch": (odd_pitch, "tensor x: axis 0 (extent 64) has a stride of 200 bytes; TMA needs"),
 }
 
 

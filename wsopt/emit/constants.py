@@ -76,7 +76,7 @@ def _channels(plan: KernelPlan) -> Iterator[tuple[str, int, str]]:
         yield "STATIONARY_SETS", s.stationary_sets, "sets of them: the next tile's come while the loop runs"
     for ring, (_, depth) in zip(plan.rings, plan.verified.schedule.rings, strict=True):
         yield ring.depth, depth, f"slots of {ring.name}"
-        if ring.nbytes == "RING_BYTES":
+        if ring.nbytes == "RING_BYTES" and not ring.plan.signals:
             yield ring.nbytes, ring.plan.slot_bytes, "bytes that fill a slot"
 
 
@@ -85,7 +85,7 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     program, s, machine = plan.program, plan.s, plan.verified.machine
     streamed = [source.view for source in program.streamed]
     if plan.loops_over_tiles:
-        tiles = [*streamed, *(output.view for output in program.after.tile_outputs)]
+        tiles = program.row_tiles
         rows = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)
         yield plan.loop_layout, rows.text(), "how a tile of rows lies in a consumer's registers"
         for step in sorted({view.step for view in streamed} - {1}):

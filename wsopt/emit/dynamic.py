@@ -21,6 +21,7 @@ from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import Workspace
 from wsopt.emit.rings import Ring
 from wsopt.graph.types import DType
+from wsopt.program.program import TileProgram
 from wsopt.schedule.types import PartitionRole
 
 PARAMETER = "taken_ptr"
@@ -28,8 +29,13 @@ PARAMETER = "taken_ptr"
 NUMBERS, NUMBERS_LAYOUT = "tile_numbers", "NUMBERS_LAYOUT"
 """The numbers of the tiles that slots belong to, and how they lie in shared memory."""
 
-LONE_ARRIVALS = 1
-"""Arrivals of a loading warp behind a store of its own: the one that tells of no more tiles."""
+
+def lone_arrivals(program: TileProgram) -> int:
+    """Arrivals of a loading warp behind a store of its own: the one that tells of no more tiles, and where nothing is
+    copied the one that tells of a tile.
+    """
+    return (1 + any(ring.signals for ring in program.rings)) * program.structure.dynamic
+
 
 _LAYOUTS = {PartitionRole.LOADER: "LOADER_NUMBER", PartitionRole.CONSUMER: "CONSUMER_NUMBER"}
 

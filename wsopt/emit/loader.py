@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from wsopt.emit import dynamic, inputs, pages, records, retained, text
 from wsopt.emit.functions import Function, first_place, function, seen
-from wsopt.emit.instructions import expect, tma_load, write
+from wsopt.emit.instructions import arrive, expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.ranges import scalar_loads, tile_range
 from wsopt.emit.rings import Ring
@@ -244,7 +244,8 @@ def _fills(plan: KernelPlan, index: int) -> list[str]:
     found = pages.places(plan, plan.loaders[index])
     for ring in plan.loaders[index]:
         found += records.loader_stamp(plan, Event(ring.name, Point.REACHED), index)
-        found += [ring.wait_empty(), *dynamic.told(plan, ring), expect(ring.full(), ring.nbytes)]
+        filled = expect(ring.full(), ring.nbytes) if not ring.plan.signals else arrive(ring.full())
+        found += [ring.wait_empty(), *dynamic.told(plan, ring), filled]
         for member, _ in ring.members:
             found += _copies(plan, ring, member, index)
     return found

@@ -282,7 +282,8 @@ def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:
         load = load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
         lines.append(f"{known[name].name} = {load}")
     lines += writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
-    lines += [store_by_address(plan, one, writer.operand(one.of.value)) for one in plan.outputs_by_address]
+    behind = (one for one in plan.outputs_by_address if not one.of.by_threads)
+    lines += [store_by_address(plan, one, writer.operand(one.of.value)) for one in behind]
     return lines, frozenset(writer.called)
 
 
@@ -300,7 +301,7 @@ def row_passes(plan: KernelPlan) -> Iterator[Callable[[TileOp], bool]]:
     """Which operations each pass over rows that no SM holds has: one that reduces them, and one that stores them."""
     stores = (OpKind.TMA_STORE,)
     yield lambda op: op.kind not in stores and op.id.subject != AGAIN
-    if plan.outputs:
+    if plan.reads_twice:
         yield lambda op: op.kind is not OpKind.ELEMENTWISE or not op.items or op.id.subject == AGAIN
 
 

@@ -248,7 +248,7 @@ class KernelPlan:
     @property
     def reads_twice(self) -> bool:
         """Whether rows that no SM holds are read in two passes: one that reduces them, and one that stores them."""
-        return self.program.long_rows and bool(self.outputs)
+        return self.program.reads_twice
 
     @property
     def sums(self) -> tuple[str, ...]:

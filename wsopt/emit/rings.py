@@ -81,7 +81,11 @@ class NamedBoxes:
         return self._divided(box, row_role)
 
     def held(self, kind: str, member: Member) -> tuple[Box, ...]:
-        """The boxes of a tensor that a ring or the block holds, one for each of its parts."""
+        """The boxes of a tensor that a ring or the block holds, one for each of its parts; none of one that threads
+        read.
+        """
+        if member.by_threads:
+            return ()
         name, view = self._called(kind, member), member.view
         extents = {role: member.extent(role) for role in view.roles}
         if self._by_tile:

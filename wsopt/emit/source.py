@@ -217,7 +217,7 @@ def expectation(verified: VerifiedSchedule) -> Expectation:
     peelable = sum(op.instructions for op in verified.program.of(OpKind.MMA)) if columns else 0
     return Expectation(
         expected_instructions(verified), verified.schedule.shared_memory_bytes, allocated, peelable,
-        dynamic.LONE_ARRIVALS if verified.program.structure.dynamic else 0,
+        dynamic.lone_arrivals(verified.program),
     )  # fmt: skip
 
 

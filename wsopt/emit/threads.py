@@ -61,8 +61,7 @@ def constants(plan: KernelPlan) -> Iterator[tuple[str, int | str, str]]:
 def _rows(plan: KernelPlan) -> RowLayout:
     """How a tile of rows lies in a consumer's registers."""
     program, s = plan.program, plan.s
-    tiles = [*(one.view for one in program.streamed), *(one.view for one in program.after.tile_outputs)]
-    return tile_layout(tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine)
+    return tile_layout(program.row_tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine)
 
 
 def together(plan: KernelPlan) -> Iterator[str]:

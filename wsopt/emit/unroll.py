@@ -156,7 +156,8 @@ class _Unroller:
         """The stores of a tile; those of values of rows that no SM holds come behind their last part."""
         plan, writer = self.operations.plan, self.operations.writer
         long_rows = plan.program.long_rows
-        for argument in () if long_rows else plan.outputs_by_address:
+        own = (one for one in plan.outputs_by_address if one.of.by_threads or not long_rows)
+        for argument in own:
             yield store_by_address(plan, argument, writer.operand(argument.of.value))
         column = "column" if long_rows else plan.column(0)
         for output in plan.program.after.tile_outputs:

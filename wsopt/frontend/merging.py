@@ -93,11 +93,18 @@ def merged(dims: tuple[RawDim, ...], outer: Dim, inner: Dim, group: int = 0) -> 
 def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> View:
     """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory.
 
-    What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is.
+    What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is. Of a product's
+    operand a dimension of one element comes before one with elements that lie together: a column of `[k, 1]` lies
+    along what is contracted.
     """
-    outer = {role: place for place, role in enumerate(BATCHES)} | {Role.SEGMENT: 0}
-    within = len(BATCHES)
-    ordered = sorted(dims, key=lambda dim: (outer.get(roles[dim.axis], within), dim.stride > 0, -dim.stride))
+    outermost = {role: number for number, role in enumerate(BATCHES)} | {Role.SEGMENT: 0}
+    multiplied = any(roles[dim.axis] is Role.STREAM for dim in dims)
+
+    def place(dim: RawDim) -> tuple[int, bool, int, bool]:
+        outer = outermost.get(roles[dim.axis], len(BATCHES))
+        return outer, dim.stride > 0, -dim.stride, multiplied and dim.extent > 1
+
+    ordered = sorted(dims, key=place)
     parts = tuple(dim.part for dim in ordered)
     return View(
         tensor=raw.tensor,

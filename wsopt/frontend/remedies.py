@@ -17,7 +17,6 @@ OWN_SUMS = (
 SLICE_BEFORE = "make {} an input, and hand over the slice, with its strides: it is a view, and moves nothing"
 SLICE_COPY = "make the slice an input, and hand over a dense copy of it"
 WHOLE_TILE = "give an input both, as a dense copy of what repeats along them"
-READ_COPY = "make what is read of it an input, and hand over a dense copy of that"
 FIRST_ELEMENT = (
     "let slices, zeros around a tensor and parts that are joined begin at a multiple of {} elements, or hand over a "
     "dense copy of what is read"
@@ -53,7 +52,6 @@ INPUT_PITCH = (
     "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then; a matrix of two "
     'dimensions that is "constant" and read once is padded before the first launch'
 )
-OUTPUT_PITCH = "make its last extent a multiple of {}: pad what it is computed from, and cut the result"
 REDUCED_PITCH = "rows of a multiple of {} elements can be stored"
 
 

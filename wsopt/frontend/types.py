@@ -100,6 +100,21 @@ class Region:
         own = () if self.contractions else (one for one in self.sources if one.spans == FULL)
         object.__setattr__(self, "row_sources", tuple(one for one in own if one.view.is_copied))
 
+    @property
+    def by_threads(self) -> bool:
+        """Whether threads read all tiles of rows by address: there are some, and TMA takes none."""
+        return not self.row_sources and any(map(self._is_tile, self.sources))
+
+    def _is_tile(self, source: Source) -> bool:
+        return source.spans == FULL and not self.contractions
+
+    @property
+    def tile_sources(self) -> tuple[Source, ...]:
+        """The sources whose tiles are the iterations of a loop without a product: those that stream, or where none
+        does those that threads read.
+        """
+        return self.row_sources or tuple(filter(self._is_tile, self.sources))
+
     def of_columns(self, columns: int) -> Region:
         """The region that a structure of so many columns is one of: that in parts, where a row has more."""
         return self.in_parts if self.in_parts and columns < self.extent(Role.COLUMN) else self
@@ -139,7 +154,7 @@ class Region:
     @property
     def passes(self) -> int:
         """How often rows are read: again where an output has rows that no SM holds until they are reduced."""
-        return 2 if self.running and self.tile_outputs else 1
+        return 2 if self.running and any(output.has_columns for output in self.outputs) else 1
 
     @property
     def full_sources(self) -> tuple[Source, ...]:
@@ -148,8 +163,8 @@ class Region:
 
     @property
     def operands(self) -> tuple[View, ...]:
-        """The streamed tensors, each once, left ones first."""
-        rows = dict.fromkeys(source.view.moved for source in self.row_sources)
+        """The streamed tensors, each once, left ones first; without a product those whose tiles are iterations."""
+        rows = dict.fromkeys(source.view.moved for source in self.tile_sources)
         return (*rows, *(view for view in self._product_views if Role.STREAM in view.roles))
 
     @property

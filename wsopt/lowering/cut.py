@@ -15,7 +15,7 @@ from wsopt.entries import Table
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
-from wsopt.program.facts import Copy, Counts, Member, Release
+from wsopt.program.facts import Copy, Counts, Member, Release, Signal
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import Edge, Item, Live, RingPlan, TileOp, Value
 from wsopt.program.types import Space, Structure
@@ -67,12 +67,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Copies of a tensor into a K-block's slot that are one operation: for a consumer's rows, or for all (None)."""
+    """Copies of a tensor into a K-block's slot that are one operation, or what stands for them where threads read it:
+    for a consumer's rows, or for all (None).
+    """
 
     member: Member
     consumer: int | None
     shape: tuple[int, ...]
-    counts: Copy
+    counts: Copy | Signal
 
 
 @dataclass(frozen=True, slots=True)

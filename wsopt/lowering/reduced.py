@@ -195,7 +195,7 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
     k_iterations = _BATCHES if region.running else k_iterations  # each of many parts
     rows = math.ceil(_BATCHES * k_iterations / batches) * s.tile_rows - s.tile_rows // 2
-    if reduces_outer(source.view for source in region.row_sources):
+    if reduces_outer(region.operands):
         rows = math.ceil(rows / ALIGNMENT) * ALIGNMENT  # neighbours in memory
     found, kept = dict[Dim, int](), _split_off(axes)
     for axis, role in ((axis, role) for axis, role in axes.roles.items() if axis not in kept):

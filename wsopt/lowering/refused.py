@@ -27,17 +27,14 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
     if not region.contractions:
         yield from _row_problems(region, machine)
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
-    reduced = region.whole_rows or region.running  # where zeros behind what is reduced would count
-    remedy = remedies.REDUCED_PITCH if reduced else remedies.OUTPUT_PITCH
     for output in region.outputs:
         # The threads that compute an output can store it, whatever its rows begin with.
-        by_threads = (
-            output.by_threads and not (region.contractions and region.whole_rows) and not region.running
-        )
+        by_threads = output.by_threads and not (region.contractions and region.whole_rows)
         if output.has_columns and not by_threads:
-            yield from _copy_problems(output.view, machine, remedy)
+            yield from _copy_problems(output.view, machine, remedies.REDUCED_PITCH)
     full = (source.view for source in region.full_sources)
-    for view in (*region.streams, *region.stationary_operands, *full):
+    streams = () if region.by_threads else region.streams
+    for view in (*streams, *region.stationary_operands, *full):
         yield from _copy_problems(view, machine, remedies.INPUT_PITCH)
     yield from (
         f"tensor {view.tensor}: {view.dtype.value} operands have to be contiguous along the contracted axis, for the "
@@ -145,25 +142,16 @@ def _segment_problems(region: Region) -> Iterator[str]:
         )
 
 
-def _uncopied_problems(region: Region, machine: Machine) -> Iterator[str]:
-    """Why TMA copies none of the tiles that are read: threads read them only beside another one that streams."""
-    for view in (source.view for source in region.sources if source.spans == FULL):
-        if view.offset or view.strides[-1] != 1:
-            yield (
-                f"tensor {view.tensor}: its elements that are read do not lie next to each other, and no tensor is "
-                f"read beside it that TMA copies; {remedies.READ_COPY}"
-            )
-        yield from _copy_problems(view, machine, remedies.INPUT_PITCH)
-
-
 def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
     """Rows that do not lie as the loads and stores of rows need them."""
     reduces = bool(region.whole_rows or region.running)
     held = "are reduced" if reduces else "are stored"
     stored = (output.view for output in region.tile_outputs)
-    tensors = [*(source.view for source in region.row_sources), *stored]
-    if not region.row_sources:
-        yield from _uncopied_problems(region, machine)
+    tensors = [*(source.view for source in region.tile_sources), *stored]
+    tiles = (source.view for source in region.sources if source.spans == FULL)
+    for view in (view for view in tiles if view.chosen is not None):
+        yield from _copy_problems(view, machine, remedies.INPUT_PITCH)
+    if not region.tile_sources:
         yield (
             f"graph {region.name}: no input has the rows and columns that {held}, and a kernel streams one that has; "
             f"{remedies.WHOLE_TILE}"

@@ -19,13 +19,14 @@ from wsopt.program.facts import (
     Arithmetic,
     Read,
     Release,
+    Signal,
     Store,
 )
 from wsopt.program.ids import AGAIN, OpKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout, reduces_outer, tile_layout
 from wsopt.program.types import Structure
-from wsopt.tensors.views import OUTER, Reduction, Role, Statement, View
+from wsopt.tensors.views import OUTER, Reduction, Role, Source, Statement, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +38,39 @@ class Rows(Maker):
         Nothing is copied beyond the end of a row. What repeats along batches comes from L2 again.
         """
         region, s = self.region, self.s
-        extent, members = region.extent(Role.COLUMN), map(self.member, region.operands)
+        extent = region.extent(Role.COLUMN)
         share = extent / (math.ceil(extent / s.columns) * s.columns)
-        # Rows that are read twice come from L2 the second time, as far as they are kept there.
-        again = fetched_again(region, s) * (1 - kept_in_l2(region, s, self.machine))
-        lines = reduces_outer(region.operands)
-        reads = share * (1 + again) / region.passes
-        own = [(m, round(m.copy_bytes * reads) if self._once(m.view) else 0) for m in members]
-        loads = (
-            Load(
-                m,
-                consumer,
-                m.shape,
-                replace(m.box(m.shape), from_memory=nbytes, tiles=self.tiles, lines=lines),
-            )
-            for consumer in range(s.consumers)
-            for m, nbytes in own
-        )
         parts, steps = list(self._row_parts(share)), list[Step]()
         for part in parts:
             after = tuple((step.kind, step.subject, When.SAME) for step in steps[-1:])
             steps.append(replace(part.step, after=after, holds=tuple(self.holds(part, parts))))
         back = Step(OpKind.RELEASE, "", Release(meets=False))
-        return (Ring("ring", ("",), tuple(loads)),), (steps[0], back, *steps[1:]), ()
+        loads = (self._signal(),) if region.by_threads else tuple(self._loads(share))
+        return (Ring("ring", ("",), loads),), (steps[0], back, *steps[1:]), ()
+
+    def _signal(self) -> Load:
+        """What stands for the copies of a tile where threads read it: all consumers are told to begin."""
+        member = replace(self.member(self.region.operands[0]), by_threads=True)
+        return Load(member, None, member.shape, Signal())
+
+    def _loads(self, share: float) -> Iterator[Load]:
+        """The copies of a tile, of which tensors have a `share`: of each tensor one for every consumer."""
+        region, s = self.region, self.s
+        members = map(self.member, region.operands)
+        # Rows that are read twice come from L2 the second time, as far as they are kept there.
+        lines, reads = reduces_outer(region.operands), share * self._fetches
+        own = [(m, round(m.copy_bytes * reads) if self._once(m.view) else 0) for m in members]
+        for consumer in range(s.consumers):
+            for m, nbytes in own:
+                box = replace(m.box(m.shape), from_memory=nbytes, tiles=self.tiles, lines=lines)
+                yield Load(m, consumer, m.shape, box)
+
+    @property
+    def _fetches(self) -> float:
+        """How often a row comes from device memory, for each time that it is read."""
+        region, s = self.region, self.s
+        again = fetched_again(region, s) * (1 - kept_in_l2(region, s, self.machine))
+        return (1 + again) / region.passes
 
     def _once(self, view: View) -> bool:
         """Whether a tensor's tiles are each copied once, for it varies along all batches."""
@@ -70,25 +81,40 @@ class Rows(Maker):
         region, s = self.region, self.s
         read, stored = region.operands, [output.view for output in region.tile_outputs]
         narrow = sum(view.dtype.bits == 16 for view in read)
-        nbytes = sum(self.member(view).copy_bytes for view in read)
-        counts = Read(nbytes, narrow * s.rows * s.columns, self._divisions(), s.consumer_warps)
-        leaves = tuple((source.name, 32) for source in region.row_sources)
-        yield Part(Step(OpKind.ELEMENTWISE, "read", counts, self.read(read)), leaves=leaves)
+        elements = s.rows * s.columns
+        nbytes = 0 if region.by_threads else sum(self.member(view).copy_bytes for view in read)
+        counts = Read(nbytes, narrow * elements, self._divisions(), s.consumer_warps)
+        if region.by_threads:
+            fetched = sum(view.dtype.bits // 8 for view in read if self._once(view)) * elements
+            counts = replace(
+                counts,
+                by_address=len(read) * elements,
+                from_memory=round(fetched * share * self._fetches),
+                tiles=self.tiles,
+            )
+        leaves = tuple((source.name, 32) for source in region.tile_sources)
+        told = read[:1] if region.by_threads else read
+        yield Part(Step(OpKind.ELEMENTWISE, "read", counts, self.read(told)), leaves=leaves)
         layout = tile_layout([*read, *stored], s.rows, s.columns, s.consumer_warps, self.machine)
         every = region.running or region.statements
         phases = (
             (tuple(every),) if row_sums(region, s) else row_phases(every)
         )  # nothing is exchanged before the end
         for number, items in enumerate(phases, 1):
-            work = self._of_a_pass(row_phase(items, every, region.sources, s, layout, self.machine))
+            work = self._of_a_pass(row_phase(items, every, self._beside, s, layout, self.machine))
             yield part_of(Step(OpKind.ELEMENTWISE, f"phase{number}", work, items=items))
         if region.passes > 1:
             items = tuple(item for item in region.statements if item not in behind_rows(region))
             yield part_of(self._again(items, layout))
         if any(not output.over_rows for output in region.outputs) and (
-            region.tile_outputs or not region.running
+            region.passes > 1 or not region.running
         ):
             yield self._row_store(share)
+
+    @property
+    def _beside(self) -> tuple[Source, ...]:
+        """The sources besides the tiles that are iterations."""
+        return tuple(source for source in self.region.sources if source not in self.region.tile_sources)
 
     def _divisions(self) -> int:
         """Divisions by which a tile's place follows from its number: by all axes of tiles but one."""
@@ -102,10 +128,14 @@ class Rows(Maker):
         bits = [output.view.dtype.bits for output in region.tile_outputs]
         sizes = [s.rows * s.columns * width // 8 // region.passes for width in bits]
         own = [output for output in region.outputs if not output.over_rows]
-        behind = () if region.running else (output for output in own if not output.is_tile)
+        apart = [output.view.dtype.bits // 8 for output in own if output.by_threads]
+        elements = round(s.rows * s.columns * share) // region.passes
+        behind = () if region.running else (output for output in own if not output.has_columns)
         values = [output.view.dtype.bits // 8 for output in behind]
-        copied = sum(round(size * share) for size in sizes) + s.rows * sum(values)
-        store = Store(len(sizes), sum(sizes), copied, self.tiles, len(values), region.passes)
+        copied = sum(round(size * share) for size in sizes) + s.rows * sum(values) + elements * sum(apart)
+        store = Store(
+            len(sizes), sum(sizes), copied, self.tiles, len(values), region.passes, len(apart) * elements
+        )
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
 
     def _of_a_pass(self, work: Arithmetic) -> Arithmetic:
@@ -125,7 +155,7 @@ class Rows(Maker):
 
     def _again(self, items: tuple[Item, ...], layout: RowLayout) -> Step:
         """What a part of a row is read again for: the output's elements."""
-        work = row_phase(items, self.region.statements, self.region.sources, self.s, layout, self.machine)
+        work = row_phase(items, self.region.statements, self._beside, self.s, layout, self.machine)
         return Step(OpKind.ELEMENTWISE, AGAIN, self._of_a_pass(work), items=items)
 
 

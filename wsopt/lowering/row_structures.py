@@ -65,7 +65,7 @@ def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int,
     """Parts of rows that may stay in the ring from one pass over them to the next, where there are two: as many as
     shared memory has slots for beside one set of staging buffers, or two, and one less, for the barriers' bytes.
     """
-    if region.passes == 1:
+    if region.passes == 1 or region.by_threads:  # what threads read is in no slot
         return ()
     elements = s.tile_rows * s.columns
     slot, staged = (

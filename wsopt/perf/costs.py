@@ -26,6 +26,7 @@ from wsopt.program.facts import (
     Read,
     Release,
     Rescale,
+    Signal,
     Store,
     Transform,
 )
@@ -165,6 +166,12 @@ def copy_issue(machine: Machine) -> int:
 
 
 @cost.register
+def _signal(signal: Signal, machine: Machine) -> Cost:
+    """An arrival at a barrier, which wakes those who wait for it."""
+    return Cost(math.ceil(machine.latency.mbarrier_arrive), math.ceil(machine.latency.mbarrier_wake))
+
+
+@cost.register
 def _release(release: Release, machine: Machine) -> Cost:
     latency = machine.latency
     issue = latency.mbarrier_arrive + (latency.barrier if release.meets else 0)
@@ -174,15 +181,17 @@ def _release(release: Release, machine: Machine) -> Cost:
 
 @cost.register
 def _store(store: Store, machine: Machine) -> Cost:
-    """Outputs go into buffers, which are held until their copies have read them; values of rows do not. The fence
-    waits for what was written before it.
+    """Outputs go into buffers, which are held until their copies have read them; what threads store by address does
+    not. The fence waits for what was written before it.
     """
     latency, shared = machine.latency, _shared_cycles(store.staged, machine)
     each = 2 * latency.barrier + latency.smem_store + latency.fence_behind_stores
     issue = store.outputs * each / store.passes + shared
-    issue += store.values * latency.smem_store
+    accesses = _accesses(store.by_address, machine)
+    issue += store.values * latency.smem_store + accesses
     drain = latency.tma_store / 2 + load_cycles(store.copied, machine) if store.outputs else 0.0
-    pipes = ((Unit.SHARED, shared), (Unit.MEMORY, memory_cycles(store.copied, store.tiles, machine)))
+    memory = memory_cycles(store.copied, store.tiles, machine)
+    pipes = ((Unit.SHARED, shared + accesses), (Unit.MEMORY, memory))
     return Cost(math.ceil(issue), math.ceil(issue + drain), pipes=pipes)
 
 
@@ -355,15 +364,37 @@ warpgroup; and how much longer it takes for each further one, in times (`docs/ca
 
 @cost.register
 def _read(read: Read, machine: Machine) -> Cost:
-    """Where the tile lies is found first. Numbers of 16 bits become f32 by one instruction each."""
+    """Where the tile lies is found first. Numbers of 16 bits become f32 by one instruction each. What threads load
+    by address comes after the latency of device memory, a warp's access at a time: nothing was copied ahead.
+    """
     cycles = _shared_cycles(read.nbytes, machine)
     widening = math.ceil(read.widened / machine.scalar_alone["logic"])
     crowded = 1 + _DIVISION_CROWDED * (read.warps / machine.warps_per_warpgroup - 1)
     place = _DIVISION * crowded * read.divisions
     waits = machine.latency.mbarrier_wait + machine.latency.smem_load
     latency = math.ceil(waits + max(cycles, widening))
-    issue = math.ceil(place) + latency
-    return Cost(issue, latency, pipes=((Unit.ALU, widening), (Unit.SHARED, cycles)))
+    pipes: tuple[tuple[Unit, int], ...] = ((Unit.ALU, widening), (Unit.SHARED, cycles))
+    if read.by_address:
+        accesses = _accesses(read.by_address, machine)
+        latency = math.ceil(
+            machine.latency.mbarrier_wait + machine.latency.tma_load_dram + max(accesses, widening)
+        )
+        memory = memory_cycles(read.from_memory, read.tiles, machine) if read.from_memory else 0
+        pipes = ((Unit.ALU, widening), (Unit.SHARED, accesses), (Unit.MEMORY, memory))
+    return Cost(math.ceil(place) + latency, latency, pipes=pipes)
+
+
+def _accesses(elements: int, machine: Machine) -> int:
+    """Cycles for which threads that move elements by address hold the way through the first cache, a warp's
+    neighbours at a time.
+    """
+    return math.ceil(elements / machine.threads_per_warp * _ACCESS)
+
+
+_ACCESS = 2
+"""Cycles of an access of a warp to neighbours that begin anywhere: it touches two lines in general. An estimate, for
+which nothing was measured.
+"""
 
 
 @cost.register

@@ -107,7 +107,10 @@ def _short_rows(program: TileProgram, machine: Machine) -> float:
     """
     copied = [ring for ring in program.rings if ring.copied]
     members = [member for ring in copied for member in ring.members]
-    slots = max(1, machine.shared_memory_per_block_bytes // sum(ring.slot_bytes for ring in copied))
+    slot_bytes = sum(ring.slot_bytes for ring in copied)
+    if not slot_bytes:  # threads read what is read
+        return 0.0
+    slots = max(1, machine.shared_memory_per_block_bytes // slot_bytes)
 
     def slower(row_bytes: int) -> float:
         return (_ROW_PIECE / row_bytes) ** 2 + (_ROW_AHEAD / (slots * row_bytes)) ** 2

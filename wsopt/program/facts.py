@@ -46,6 +46,11 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Signal:
+    """A tile that consumers may begin: the loading warp tells them, and copies nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """A slot that is handed back. Where nothing else has a consumer's warps agree that it was read, they `meet`. By a
     commit the tensor core does it, when the products that read the slot have ended; of what is `paired` in the other
@@ -59,9 +64,9 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Tiles of so many `outputs`, `staged` bytes in buffers, and so many `values` of each row, which threads store by
-    address. Of all `copied` bytes go on to device memory; `tiles` as for copies. Outputs are stored in one of so many
-    `passes` over a row; bytes are those of an iteration on the average.
+    """Tiles of so many `outputs`, `staged` bytes in buffers; so many `values` of each row, and elements of tiles that
+    TMA does not take, which threads store `by_address`. Of all `copied` bytes go on to device memory; `tiles` as for
+    copies. Outputs are stored in one of so many `passes` over a row; bytes are those of an iteration on the average.
     """
 
     outputs: int
@@ -70,6 +75,7 @@ class Store:
     tiles: int
     values: int = 0
     passes: int = 1
+    by_address: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +130,17 @@ class Moved:
 @dataclass(frozen=True, slots=True)
 class Read:
     """A tile of whole rows that comes into registers of so many `warps`; `widened` elements of 16 bits become f32.
-    Its place is found from its number by `divisions` of whole numbers.
+    Its place is found from its number by `divisions` of whole numbers. It comes from shared memory, or where threads
+    load so many elements `by_address`, `from_memory` bytes from device memory; `tiles` as for copies.
     """
 
     nbytes: int
     widened: int
     divisions: int
     warps: int
+    by_address: int = 0
+    from_memory: int = 0
+    tiles: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +218,7 @@ class Transform:
 
 Counts = (
     Copy
+    | Signal
     | Release
     | Store
     | Product
@@ -331,7 +342,8 @@ class Shares:
 class Member:
     """A tensor that a ring, or the block for its whole loop, holds tiles of: the `shape` of one copy, and how many
     `copies` there are in a slot. `name` is the tensor's, with a number where it streams in more than one way;
-    `by_rows` says whether consumers have rows of their own of it.
+    `by_rows` says whether consumers have rows of their own of it. One that is read `by_threads` from device memory
+    takes no bytes: a slot says when its tile may be read.
     """
 
     view: View
@@ -339,6 +351,7 @@ class Member:
     shape: tuple[int, ...]
     copies: int
     by_rows: bool
+    by_threads: bool = False
 
     def box(self, shape: tuple[int, ...]) -> Copy:
         """Counts of a copy of this shape."""
@@ -359,7 +372,7 @@ class Member:
     @property
     def copy_bytes(self) -> int:
         """Bytes of one copy."""
-        return math.prod(self.shape) * self.view.dtype.bits // 8
+        return 0 if self.by_threads else math.prod(self.shape) * self.view.dtype.bits // 8
 
     @property
     def nbytes(self) -> int:

@@ -26,8 +26,8 @@ from wsopt.program.lazy import Lazy
 from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
+from wsopt.tensors.views import FULL, Role, Source, View, takes_row
 from wsopt.tensors.views import Item as Item
-from wsopt.tensors.views import Role, Source, takes_row
 
 _UNBOUNDED, _UNPRICED = Bounds((), 1, 1), EpilogueCost(0, 0, 0, 0, 0, 0)
 _LOOP = object()
@@ -157,6 +157,11 @@ class RingPlan:
     def copied(self) -> bool:
         """Whether copies fill it, not a role that computes."""
         return all(load.kind is OpKind.TMA_LOAD for load in self.loads)
+
+    @property
+    def signals(self) -> bool:
+        """Whether its slots hold nothing, and say when tiles may be read that threads read from device memory."""
+        return any(member.by_threads for member in self.members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +309,19 @@ class TileProgram:
         """Whether an iteration is a tile that has whole rows, for the loop reduces them."""
         reduces = any(map(takes_row, self.items))
         return self.iteration is Iteration.TILE and reduces and not self.long_rows
+
+    @property
+    def reads_twice(self) -> bool:
+        """Whether rows that no SM holds are read in two passes: one that reduces them, and one that stores them."""
+        return self.long_rows and any(output.has_columns for output in self.after.outputs)
+
+    @property
+    def row_tiles(self) -> tuple[View, ...]:
+        """The tensors whose tiles are iterations of a loop over them: what streams, or else what threads read, and
+        what TMA stores.
+        """
+        tiles = self.streamed or (one for one in self.after.vectors if one.spans == FULL)
+        return (*(one.view for one in tiles), *(one.view for one in self.after.tile_outputs))
 
     @property
     def summed(self) -> tuple[str, ...]:

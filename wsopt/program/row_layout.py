@@ -16,6 +16,10 @@ from wsopt.tensors.views import Role, View
 
 ACCESS_BITS = 128
 """Bits that a thread's widest access to shared memory moves."""
+_APART_BITS = 32
+"""Bits of neighbours in device memory that a thread has where rows begin anywhere: each element is an access of its
+own, and those of a warp lie next to each other. Two of 16 bits are what is rounded together.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +64,33 @@ def reduces_outer(views: Iterable[View]) -> bool:
 
 
 def tile_layout(views: Sequence[View], rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
-    """The layout of a tile of rows of these tensors, which are read and stored."""
+    """The layout of a tile of rows of these tensors, which are read and stored: by TMA, or all by threads."""
     layout = outer_layout if reduces_outer(views) else row_layout
-    return layout(widest_bits(views), rows, columns, warps, machine)
+    access = ACCESS_BITS if any(view.is_copied for view in views) else _APART_BITS
+    return layout(widest_bits(views), rows, columns, warps, machine, access)
 
 
-def outer_layout(bits: int, rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
-    """The layout of a tile of `rows` by `columns` over so many warps, whose rows are neighbours in memory."""
-    vector = min(ACCESS_BITS // bits, rows)
+def outer_layout(
+    bits: int, rows: int, columns: int, warps: int, machine: Machine, access: int = ACCESS_BITS
+) -> RowLayout:
+    """The layout of a tile of `rows` by `columns` over so many warps, whose rows are neighbours in memory, and each
+    of whose threads has `access` bits of them.
+    """
+    vector = min(access // bits, rows)
     apart = min(warps, rows // vector)
     down = min(machine.threads_per_warp, rows // (vector * apart))
     return RowLayout(vector, (down, machine.threads_per_warp // down), (apart, warps // apart), outer=True)
 
 
-def row_layout(bits: int, rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
-    """The layout of a tile of `rows` by `columns` over so many warps, whose widest elements have so many `bits`.
+def row_layout(
+    bits: int, rows: int, columns: int, warps: int, machine: Machine, access: int = ACCESS_BITS
+) -> RowLayout:
+    """The layout of a tile of `rows` by `columns` over so many warps, whose widest elements have so many `bits`, and
+    each of whose threads has `access` bits of neighbours.
 
     Of whole rows, or of a K-block, whose rows are as many as make each warp's its own.
     """
-    vector = min(ACCESS_BITS // bits, columns)
+    vector = min(access // bits, columns)
     threads = machine.threads_per_warp
     along = min(threads, columns // vector)
     down = threads // along

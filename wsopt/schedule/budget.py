@@ -216,6 +216,12 @@ def takes_time(program: TileProgram, op: TileOp) -> bool:
     return not others and kinds.get(op.kind) not in program.lifted
 
 
+SIGNALS = 2
+"""Slots at most of a ring that holds nothing, and tells consumers to begin a tile: this one and the next. Were there
+more, the loading warp would be done long before the tiles, and let the next kernel in.
+"""
+
+
 def most_slots(program: TileProgram) -> int:
     """Slots that a ring may have, whatever shared memory allows."""
     return LIFTED_SLOTS if Limit.MOST_SLOTS in program.lifted else MOST_SLOTS

@@ -82,7 +82,9 @@ def max_depth(program: TileProgram, machine: Machine, ring: int = 0, most: int =
     slots = [int(number != ring) for number in range(len(program.rings))]
     empty = memory.shared_memory(program, slots, least)
     slot = memory.shared_memory(program, 1, least) - empty
-    most = program.conditions.slots_of(program.rings[ring].name) or most or budget.most_slots(program)
+    plan = program.rings[ring]
+    most = budget.SIGNALS if plan.signals else most or budget.most_slots(program)
+    most = program.conditions.slots_of(plan.name) or most
     return max(0, min(most, (machine.shared_memory_per_block_bytes - empty) // slot))
 
 
