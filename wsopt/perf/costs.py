@@ -391,7 +391,7 @@ def _accesses(elements: int, machine: Machine) -> int:
     return math.ceil(elements / machine.threads_per_warp * _ACCESS)
 
 
-_ACCESS = 2
+_ACCESS = 3
 """Cycles of an access of a warp to neighbours that begin anywhere: it touches two lines in general. An estimate, for
 which nothing was measured.
 """

@@ -1,11 +1,12 @@
 """Times models of `transformers` under compilers of torch, in turns, on a GPU.
 
 `python -m wsopt.torch.timed FILE MODEL... --with COMPILER...`. A MODEL is a type of `transformers`, fields of its
-configuration, and a size: `qwen2,num_hidden_layers=4:1x2048` (batch and tokens), `whisper:8` (recordings), `vit:32`
-(images). Three types have the fields of a published size to begin with (`_FIELDS`). Weights are random and bf16, and
-a call is a forward pass without a cache; of encoder and decoder it is the encoder. COMPILERs are `eager`,
-`inductor`, `max-autotune`, and this project's backend as `predicted`, `all` or `measure` (its option `take`). All are
-called plainly, and replayed out of CUDA graphs. FILE is written after each model.
+configuration, and a size: `qwen2,num_hidden_layers=4:1x2048` (batch and tokens), `llama:16x1@8192` (the same behind
+a static cache, which has so many with them), `whisper:8` (recordings), `vit:32` (images). Three types have the
+fields of a published size to begin with (`_FIELDS`). Weights are random and bf16, and a call is a forward pass, else
+without a cache; of encoder and decoder it is the encoder. COMPILERs are `eager`, `inductor`, `max-autotune`, and
+this project's backend as `predicted`, `all` or `measure` (its option `take`). All are called plainly, and replayed
+out of CUDA graphs. FILE is written after each model.
 """
 
 from __future__ import annotations
@@ -161,10 +162,13 @@ def forward(name: str) -> tuple[Callable[[Callable[..., Any]], torch.Tensor], to
     kind, *fields = told.split(",")
     torch.manual_seed(0)
     model = _model(kind, _FIELDS.get(kind, {}) | dict(_field(name, one) for one in fields))
+    size, _, cached = size.partition("@")
     extents = tuple(int(one) for one in size.split("x"))
     key = model.main_input_name
-    given = _input(name, key, model.config, extents)
-    return (lambda module: module(**{key: given}).last_hidden_state), model.eval()
+    given = {key: _input(name, key, model.config, extents)}
+    if cached:
+        return _behind_cache(model.config, given, int(cached), *extents), model.eval()
+    return (lambda module: module(**given).last_hidden_state), model.eval()
 
 
 def _field(name: str, told: str) -> tuple[str, object]:
@@ -195,6 +199,31 @@ def _model(kind: str, fields: dict[str, Any]) -> Any:
     finally:
         torch.set_default_dtype(before)
     return model.get_encoder() if getattr(config, "is_encoder_decoder", False) else model
+
+
+def _behind_cache(
+    config: Any, given: dict[str, Any], cached: int, batch: int, tokens: int
+) -> Callable[[Callable[..., Any]], torch.Tensor]:
+    """A call with a static cache whose last `tokens` are the input's, and the others random. A call fills these of
+    the cache anew, and all calls see the same numbers.
+    """
+    cache = importlib.import_module("transformers").StaticCache(config=config, max_cache_len=cached)
+    width = config.hidden_size // config.num_attention_heads
+    device = torch.device("cuda")
+    cache.early_initialization(batch, config.num_key_value_heads, width, torch.bfloat16, device)
+    for layer in cache.layers:
+        layer.keys.normal_()
+        layer.values.normal_()
+    behind = cached - tokens
+    places = torch.arange(behind, cached, device=device).unsqueeze(0)
+
+    def call(module: Callable[..., Any]) -> torch.Tensor:
+        for layer in cache.layers:
+            if hasattr(layer, "cumulative_length"):  # it counts calls, from transformers 5 on
+                layer.cumulative_length.fill_(behind)
+        return module(**given, position_ids=places, past_key_values=cache, use_cache=True).last_hidden_state
+
+    return call
 
 
 def _input(name: str, key: str, config: Any, extents: tuple[int, ...]) -> torch.Tensor:
