@@ -13,6 +13,8 @@ pytestmark = pytest.mark.torch
 from torch import Tensor  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
 
+from wsopt.frontend.region import find_region  # noqa: E402
+from wsopt.tensors.views import Role  # noqa: E402
 from wsopt.torch import backend  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 from wsopt.torch.rates import Attention as How  # noqa: E402
@@ -95,6 +97,23 @@ def test_keys_of_a_group_of_heads_are_read_once_in_each_batch(model: Attention, 
     sizes = sorted(one.type.size for one in piece.graph.inputs)
     assert sizes == sorted(one.numel() for one in inputs)
     assert piece.copied_bytes == copies * 2 * inputs[0].nbytes  # each is written, and read
+    assert torch.allclose(result.float(), want.float(), atol=2e-2)
+
+
+def test_query_heads_of_one_token_are_rows_beside_a_mask() -> None:
+    """As in a step behind a cache: keys are read once for a group, not by each of its heads."""
+    q, mask = torch.randn(2, 4, 1, 64, dtype=B), torch.rand(2, 1, 1, 32) > 0.3
+    k, v = (torch.randn(2, 2, 32, 64, dtype=B) for _ in range(2))
+
+    def step(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        k, v = (one[:, :, None].expand(-1, -1, 2, -1, -1).reshape(2, 4, 32, 64) for one in (k, v))
+        return scaled_dot_product_attention(q, k, v, mask)
+
+    with torch.no_grad(), watching() as seen:
+        result = torch.compile(step, backend=backend, options=OPTIONS)(q, k, v)
+        want = step(q, k, v)
+    ((piece,),) = [one.taken for one in seen]
+    assert find_region(piece.graph).extent(Role.ROW) == 2
     assert torch.allclose(result.float(), want.float(), atol=2e-2)
 
 

@@ -25,6 +25,7 @@ from wsopt.torch.greedy import Answer, Greedy
 from wsopt.torch.lower import Lowered, lower
 from wsopt.torch.operations import TABLE
 from wsopt.torch.pieces import Piece, piece_of
+from wsopt.torch.singles import without_singles
 from wsopt.torch.traffic import fx_bytes, now
 from wsopt.torch.values import Untaken
 from wsopt.torch.wiring import Wiring
@@ -141,7 +142,8 @@ class Way:
             nodes = self.wiring.nodes_of(groups)
             laid = piece_of(self.wiring, nodes, laid=True, packs=self.packs)
             refused = any(laid.orders) and self.oracle.refusal(laid)
-            self._pieces[groups] = piece_of(self.wiring, nodes, packs=self.packs) if refused else laid
+            piece = piece_of(self.wiring, nodes, packs=self.packs) if refused else laid
+            self._pieces[groups] = without_singles(piece)
         return self._pieces[groups]
 
     def untaken(self, groups: frozenset[str]) -> str:
