@@ -25,7 +25,7 @@ def digests(python: str, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def chunk_of(name: str) -> tuple[str, ...]:
-    """The kernels that are compiled in one process with a kernel: those that are, whatever their text, or itself."""
+    """The kernels compiled in one process with a kernel: those that are compiled anyway, or itself."""
     return COMPILED_ANYWAY if name in COMPILED_ANYWAY else (name,)
 
 
@@ -46,7 +46,7 @@ def test_the_machine_code_is_what_it_was(name: str) -> None:
         )
     python, release = found
     if replay.texts()[name] == replay.text_digest(name) and name not in COMPILED_ANYWAY:
-        return  # one release makes one machine code of one text, which those are asked about that are compiled anyway
+        return  # one release makes one machine code of one program: those compiled anyway show that
     assert digests(python, chunk_of(name))[name] == replay.known()[release][name], (
         f"the emitter makes other machine code of {name}; if that is meant, time the kernel beside the former one, "
         "and run `python tests/digests/replay.py renew`"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from emit_builds import MARGIN, graph_of, h200, plain
+from fewer_structures import one_of
 
 from wsopt.checker import faults
 from wsopt.driver import build
@@ -91,7 +92,8 @@ def test_a_schedule_of_the_larger_card_is_refused(half: Machine, large: Verified
 @pytest.mark.solver
 @pytest.mark.compiler
 def test_its_kernel_is_simulated_and_assembled(graph: Graph, half: Machine) -> None:
-    made = build(graph, half, use_cache=False)
+    with one_of(6):
+        made = build(graph, half, use_cache=False)
     (kernel,) = made.summary["kernels"]
     assert made.summary["machine"] == "half_card"
     assert made.summary["verified"]["interpreter"]["seeds"] == 20

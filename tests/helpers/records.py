@@ -30,14 +30,14 @@ def key_of(*asked: Any) -> str:
     """The key of what was asked for: a digest of its JSON. Nothing counts that programs' docstrings say, where a
     kernel has its predicted time, which changes with the model.
     """
-    asked = tuple(map(_without_docstring, asked))
+    asked = tuple(map(without_docstring, asked))
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _without_docstring(asked: Any) -> Any:
+def without_docstring(asked: Any) -> Any:
     """A program's text with as many lines in its docstring, all empty, and whatever has such texts in it."""
     if isinstance(asked, dict):
-        return {name: _without_docstring(one) for name, one in asked.items()}
+        return {name: without_docstring(one) for name, one in asked.items()}
     if not isinstance(asked, str) or not asked.startswith(_QUOTES):
         return asked
     _, told, program = asked.split(_QUOTES, 2)

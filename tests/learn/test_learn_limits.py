@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from fewer_structures import one_of
 
 from wsopt import candidates, learn
 from wsopt.candidates import Asked, Contest, ask
@@ -24,6 +26,12 @@ from wsopt.solve.search import Search, live_set
 @pytest.fixture(scope="module")
 def h200() -> Machine:
     return load_machine("h200")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_structures() -> Iterator[None]:
+    with one_of(5):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import functools
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
-from mutants_prepared import Prepared
+from mutants_prepared import Prepared, Run
 
 from wsopt.errors import CheckError
 from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.reference import Array, random_inputs
-from wsopt.interpret import Mutant, Place, deletions, execute
+from wsopt.interpret import Execution, Mutant, Place, deletions, execute
 from wsopt.interpret.strategy import processors
 from wsopt.simulation import input_draws
 
@@ -36,26 +38,31 @@ class Outcome:
 
 @dataclass(slots=True)
 class Bench:
-    """A kernel with its inputs and who judges the outputs; the attempt that showed the last mistake goes first."""
+    """A kernel with its inputs and who judges the outputs; the attempt that showed the last mistake goes first.
+
+    `tried` says of each case which run of the simulation it is, and which draw of its inputs.
+    """
 
     prepared: Prepared
-    cases: list[tuple[dict[str, Array], Referee, frozenset[str]]]
+    tried: list[tuple[Run, int]]
+    cases: list[tuple[dict[str, Array], Callable[[], Referee], frozenset[str]]]
     attempts: list[Attempt]
     ending: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, prepared: Prepared) -> Bench:
+    def of(cls, prepared: Prepared) -> Self:
         """The bench of a kernel; AssertionError if the kernel as it is shows a fault."""
         cases, tried = [], [(run, draw) for run in prepared.runs for draw in range(input_draws(run.graph))]
         for run, draw in tried:
             inputs = random_inputs(run.graph, draw)
-            referee = Referee(expectations(run.graph, inputs), run.tolerance)
-            cases.append((inputs, referee, run.graph.constants))
+            cases.append(
+                (inputs, functools.cache(functools.partial(_referee, run, inputs)), run.graph.constants)
+            )
         most = max(run.seeds for run in prepared.runs)
         attempts = [
             (case, seed) for seed in range(most) for case, (run, _) in enumerate(tried) if seed < run.seeds
         ]
-        bench = cls(prepared, cases, attempts)
+        bench = cls(prepared, tried, cases, attempts)
         for case in range(len(cases)):
             fault = bench.fault(prepared.source, (case, 0), bench.ending)
             assert not fault, f"{prepared.name} as it is: {fault}"
@@ -63,11 +70,11 @@ class Bench:
 
     def fault(self, source: str, attempt: Attempt, ending: set[int] | None = None) -> str:
         """What one run shows of a source; empty for nothing. `ending` gains lines of waits that ended something."""
-        (inputs, referee, constants), seed = self.cases[attempt[0]], attempt[1]
         try:
-            found = execute(source, inputs, seed=seed, processors=processors(seed), constants=constants)
+            found = self.executed(source, attempt)
         except CheckError as error:
             return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        referee = self.cases[attempt[0]][1]()
         for name in referee.expected:
             agreement = referee.agreement(name, found.outputs[name])
             if not agreement.accepted:
@@ -75,6 +82,11 @@ class Bench:
         if ending is not None:
             ending |= found.ending
         return ""
+
+    def executed(self, source: str, attempt: Attempt) -> Execution:
+        """One run of a source. Raises CheckError for what is wrong with it beside numbers."""
+        (inputs, _, constants), seed = self.cases[attempt[0]], attempt[1]
+        return execute(source, inputs, seed=seed, processors=processors(seed), constants=constants)
 
     def first_fault(self, source: str, seeds: int) -> str:
         """The first fault that shows in interleavings up to `seeds` of every case; empty if none does."""
@@ -85,6 +97,10 @@ class Bench:
                 self.attempts.insert(0, attempt)
                 return fault
         return ""
+
+
+def _referee(run: Run, inputs: dict[str, Array]) -> Referee:
+    return Referee(expectations(run.graph, inputs), run.tolerance)
 
 
 def outcomes(bench: Bench, chosen: Container[Place] | None, listed: Container[Place]) -> Iterator[Outcome]:

@@ -11,6 +11,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from fewer_structures import search_only
 from ortools.sat.python import cp_model
 from solve_examples import MARGIN, attention, region, structure
 
@@ -22,7 +23,7 @@ from wsopt.program.ids import OpId
 from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule import budget, memory
-from wsopt.solve import alone, model, search
+from wsopt.solve import alone, model
 from wsopt.solve.alone import Least, consumers_alone, consumers_interval, least_interval, one_consumer
 from wsopt.solve.bound import ii_bounds, ii_lower_bound, infeasible, lower_bound_us
 from wsopt.solve.optimum import Outcome, Solved, solve
@@ -250,7 +251,7 @@ def test_the_search_drops_by_the_consumers_bound_what_units_let_pass(
     ]
     programs = [lower(shape, s, h200) for s in some]
     fits = [p for p in programs if not infeasible(p, h200, MARGIN)]
-    monkeypatch.setattr(search, "structures", lambda *_: iter(p.structure for p in fits))
+    search_only(monkeypatch, (p.structure for p in fits))
     best, certificate = Search(shape, h200, MARGIN).run()
     times = {}
     for program in fits:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from fewer_structures import search_only
 from solve_examples import MARGIN, attention, region, structure
 
 from wsopt.checker import verify
@@ -115,7 +116,7 @@ def quick(s: Structure) -> bool:
 def narrow(monkeypatch: pytest.MonkeyPatch, h200: Machine) -> tuple[Structure, ...]:
     """The search sees these structures alone."""
     chosen = tuple(filter(quick, structures(PLAIN, h200)))
-    monkeypatch.setattr(search, "structures", lambda *_: iter(chosen))
+    search_only(monkeypatch, chosen)
     return chosen
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fewer_structures import search_only
 from solve_examples import MARGIN, attention, region, structure
 
 from wsopt.checker import verify
@@ -18,7 +19,6 @@ from wsopt.program.program import OpKind, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole
-from wsopt.solve import search
 from wsopt.solve.bound import lower_bound_us
 from wsopt.solve.optimum import Outcome, solve
 from wsopt.solve.search import Search
@@ -35,7 +35,7 @@ def _weights() -> Region:
 def _roles(of: Region, machine: Machine, *among: Structure) -> set[PartitionRole]:
     """The roles of the best schedule among these structures."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "structures", lambda *_: iter(among))
+        search_only(patch, among)
         verified, _ = Search(of, machine, MARGIN).run()
     return {partition.role for partition in verified.schedule.partitions}
 

@@ -6,6 +6,7 @@ import functools
 from dataclasses import fields, replace
 
 import pytest
+from fewer_structures import search_only
 from solve_examples import MARGIN, region, structure
 
 from wsopt.deadline import Deadline
@@ -37,7 +38,7 @@ CHANGED = {
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search sees these structures alone; the largest wants more registers than a thread can have."""
     chosen = (structure(64, 128, 64, 2), structure(64, 64, 64, 1), structure(64, 256, 64, 2))
-    monkeypatch.setattr(search, "structures", lambda *_: iter(chosen))
+    search_only(monkeypatch, chosen)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
+from fewer_structures import search_only
 from ortools.sat.python import cp_model
 from solve_examples import MARGIN, Times, gated, hand_made, region, structure
 
@@ -101,7 +102,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch, h200: Machine, request: pytest.Fixtu
     """A region of which the search sees a few structures."""
     found: Region = REGIONS[request.param]
     chosen = tuple(random.Random(3).sample(fitting(found, h200), 9))
-    monkeypatch.setattr(search, "structures", lambda *_: iter(chosen))
+    search_only(monkeypatch, chosen)
     return found
 
 
@@ -167,7 +168,7 @@ def test_a_structure_left_open_lowers_the_bounds_of_later_ranks(
 
 @pytest.mark.solver
 def test_fewer_than_asked_for(h200: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "structures", lambda *_: iter([structure(64, 64, 64, 1)]))
+    search_only(monkeypatch, [structure(64, 64, 64, 1)])
     ranked = Search(REGIONS["plain"], h200, MARGIN, keep=9).run_all()
     assert len(ranked) == 1
     assert ranked[0][1].rank_bound_us < math.inf

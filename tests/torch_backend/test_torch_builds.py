@@ -15,9 +15,10 @@ from wsopt.torch.builds import build_all
 from wsopt.torch.outcomes import Refusal, Wanted, keep_bound, known
 
 
-def piece(rows: int = 256) -> Graph:
+def piece(rows: int = 64) -> Graph:
+    """A product of few extents, of which there are few structures."""
     g = GraphBuilder("piece")
-    x, w = g.input("i0", (rows, 128), "bf16"), g.input("i1", (128, 128), "bf16", constant=True)
+    x, w = g.input("i0", (rows, 64), "bf16"), g.input("i1", (64, 64), "bf16", constant=True)
     g.output(g.cast(g.relu(g.matmul(x, w, transpose_b=True)), dtype="bf16", name="n2"))
     return g.build()
 
@@ -83,10 +84,10 @@ def test_bounds_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.solver
 @pytest.mark.compiler
 def test_a_build_is_made_once_and_then_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = build_all([Wanted(piece()), Wanted(piece(320))], "h200", 2)
+    first = build_all([Wanted(piece()), Wanted(piece(72))], "h200", 2)
     assert all(isinstance(one, Build) and one.seconds > 0 for one in first)
     monkeypatch.setattr(local.subprocess, "run", lambda *_args, **_how: pytest.fail("a process was started"))
-    second = build_all([Wanted(piece()), Wanted(piece(320))], "h200", 2)
+    second = build_all([Wanted(piece()), Wanted(piece(72))], "h200", 2)
     assert [one.files for one in second if isinstance(one, Build)] == [
         one.files for one in first if isinstance(one, Build)
     ]
