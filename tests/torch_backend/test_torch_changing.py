@@ -345,6 +345,64 @@ def test_attention_over_a_sequence_that_changes(causal: bool) -> None:
     assert told(found)[0].endswith("; n from 2 to 512")
 
 
+def lower(rows_: Tensor, keys: Tensor) -> Tensor:
+    return keys <= rows_
+
+
+def window(rows_: Tensor, keys: Tensor) -> Tensor:
+    return (keys <= rows_) & (keys > rows_ - 5)
+
+
+def prefix(rows_: Tensor, keys: Tensor) -> Tensor:
+    return (keys <= rows_) | (keys < 4)
+
+
+@pytest.mark.parametrize("seen", [lower, window, prefix])
+@pytest.mark.parametrize("added", [False, True])
+def test_masks_of_positions_are_masks_at_every_length(
+    seen: Callable[[Tensor, Tensor], Tensor], added: bool
+) -> None:
+    """As truth values, and as a number that is added where they are false."""
+
+    def model(q: Tensor, k: Tensor) -> Tensor:
+        positions = torch.arange(q.shape[2])
+        mask = seen(positions[None, None, :, None], positions[None, None, None, :])
+        if added:
+            mask = torch.where(mask, 0.0, -torch.inf).to(B)
+        return nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask)
+
+    def make(extent: int) -> tuple[Tensor, ...]:
+        return tuple(torch.randn(1, 2, extent, 64, dtype=B) for _ in range(2))
+
+    found = agree(model, make, {0: 2, 1: 2}, (16, 2, 7, 33, 100), (2, 512))
+    ((words, range_),) = (one.split("; ") for one in told(found))
+    assert (words.count("iota") >= 2, "where softmax matmul" in words, range_) == (
+        True,
+        True,
+        "n from 2 to 512",
+    )
+    assert report_of([found]).share == 1
+
+
+def test_positions_that_begin_elsewhere_are_masks() -> None:
+    """Keys of 8 tokens before the sequence, and positions that a library finds by running sums of differences."""
+    before = torch.randn(1, 2, 8, 64, dtype=B)
+
+    def model(q: Tensor) -> Tensor:
+        k = torch.cat([before, q], 2)
+        own = (torch.arange(q.shape[2]) + 8)[None]
+        apart = (torch.diff(own, prepend=own[:, :1] - 1, dim=-1) != 1).cumsum(-1)
+        keys = torch.arange(k.shape[2])
+        mask = (keys <= own[0][:, None]) & (apart[0][:, None] == 0)
+        return nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask[None, None])
+
+    def make(extent: int) -> tuple[Tensor, ...]:
+        return (torch.randn(1, 2, extent, 64, dtype=B),)
+
+    found = agree(model, make, {0: 2}, (16, 2, 7, 33, 100), (2, 512))
+    assert "iota iota add less_equal matmul mul where softmax matmul; n from 2 to 512" in told(found)
+
+
 def test_queries_of_another_length_than_keys_go_the_usual_way() -> None:
     def model(q: Tensor, k: Tensor) -> Tensor:
         return nn.functional.scaled_dot_product_attention(q, k, k)

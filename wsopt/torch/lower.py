@@ -86,6 +86,7 @@ def lower(
     symbols, table = symbols_of(module.graph) if ranges else Symbols(), {**TABLE, **more}
     writer = Writer(sees_through=sees_through, integers=Integers(limits=symbols.limits))
     found = Lowered(module.graph, frozenset(constants), writer, symbols=symbols, narrows=narrows)
+    found.folded.symbols = symbols
     for node in module.graph.nodes:
         if node.op == "placeholder" and node.name in contents:
             found.folded.known[node] = contents[node.name]
@@ -134,8 +135,7 @@ def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
         result = write(w, *args, **kwargs)
         result = result if isinstance(result, tuple) else _finished(found, node, result)
     except Untaken as reason:
-        for name in set(w.nodes) - before:
-            del w.nodes[name], w.groups[name], w.types[name]
+        w.forget(set(w.nodes) - before)
         raise Untaken(f"{node.target}: {reason}") from reason
     found.values[node.name] = result
 
