@@ -15,10 +15,10 @@ from torch.utils.flop_counter import flop_registry
 from wsopt.errors import InternalError, LoweringError
 from wsopt.frontend.kinds import is_matmul, matmul_dims
 from wsopt.frontend.region import find_region
+from wsopt.graph.symbolic import said
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
-from wsopt.torch.changing import NAME
 from wsopt.torch.flow import Flow, flow_of
 from wsopt.torch.forms import Forms
 from wsopt.torch.greedy import Answer, Greedy
@@ -46,16 +46,16 @@ class Oracle:
         return found
 
     def _of_range(self, piece: Piece) -> str:
-        """Why there is no kernel at one of the ends of a piece's range; empty if there is, or if it has none."""
+        """Why there is no kernel at one of the corners of a piece's ranges; empty if there is, or if it has none."""
         if piece.changing is None:
             return ""
-        for extent in piece.changing.ends:
+        for extents in piece.changing.corners:
             try:
-                found = self._asked(piece.changing.at(extent))
+                found = self._asked(piece.changing.at(extents))
             except Untaken as reason:
                 return str(reason)
             if found:
-                return f"with {NAME} = {extent}: {found}"
+                return f"with {said(piece.changing.values(extents))}: {found}"
         return ""
 
     def _asked(self, graph: Graph) -> str:
