@@ -14,6 +14,7 @@ pytestmark = pytest.mark.torch
 
 from torch import Tensor, nn  # noqa: E402
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
+from torch_pieces import OPTIONS, Counted, fresh  # noqa: E402
 
 from wsopt.graph.dims import Dim  # noqa: E402
 from wsopt.graph.symbolic import SymbolicGraph, bound  # noqa: E402
@@ -33,27 +34,10 @@ from wsopt.torch.rounds import Settled  # noqa: E402
 from wsopt.torch.sizes import Size  # noqa: E402
 from wsopt.torch.symbols import Symbol, Symbols  # noqa: E402
 
-OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-
-
-class Counted:
-    """A model under the backend, and how often that was called to compile it."""
-
-    def __init__(self, model: Callable[..., Any], **options: Any) -> None:
-        self.times = 0
-
-        def counting(module: torch.fx.GraphModule, inputs: Any) -> Any:
-            self.times += 1
-            return backend(module, inputs, options=OPTIONS | options)
-
-        self.call = torch.compile(model, backend=counting)
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def same(found: Any, plain: Any) -> None:

@@ -12,22 +12,18 @@ pytestmark = pytest.mark.torch
 
 from torch import Tensor  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
+from torch_pieces import fresh, with_pieces  # noqa: E402
 
-from wsopt.torch import backend  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 from wsopt.torch.rounds import Settled  # noqa: E402
 from wsopt.torch.splice import call_names  # noqa: E402
 from wsopt.torch.whole_attention import OPERATOR  # noqa: E402
 
-OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def given(heads: int = 4, dtype: Any = B) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,7 +59,7 @@ def whole(one: Settled) -> int:
 def found(model: Attention, *inputs: Tensor) -> tuple[Tensor, int, int]:
     """The result, how many calls the FX graph keeps whole, and how many pieces were taken."""
     with watching() as seen:
-        result = torch.compile(model, backend=backend, options=OPTIONS)(*inputs)
+        result = with_pieces(model)(*inputs)
     (one,) = seen
     return result, whole(one), len(one.taken)
 
@@ -91,7 +87,7 @@ def test_without_a_piece_torch_computes_it(model: Attention, heads: int) -> None
 def test_what_is_trained_is_decomposed_as_ever() -> None:
     inputs = [one.requires_grad_() for one in given(dtype=torch.float32)]
     with watching() as seen:
-        torch.compile(plain, backend=backend, options=OPTIONS)(*inputs).sum().backward()
+        with_pieces(plain)(*inputs).sum().backward()
     assert seen
     assert not any(map(whole, seen))
     (gradient,) = torch.autograd.grad(plain(*inputs).sum(), inputs[:1])
@@ -203,7 +199,7 @@ def test_three_dimensions_may_have_a_mask_each_or_groups(heads: int) -> None:
 def test_keys_of_more_batches_than_queries_are_right() -> None:
     q, k = torch.randn(1, 4, 32, 64, dtype=B), torch.randn(3, 4, 32, 64, dtype=B)
     with torch.no_grad():
-        result = torch.compile(plain, backend=backend, options=OPTIONS)(q, k, k)
+        result = with_pieces(plain)(q, k, k)
         want = plain(q, k, k)
     assert result.shape == want.shape
     assert torch.allclose(result.float(), want.float(), atol=2e-2)

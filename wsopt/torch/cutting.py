@@ -131,16 +131,26 @@ class Way:
         return None if isinstance(found, Untaken) else found
 
     def piece(self, groups: frozenset[str]) -> Piece:
-        """The piece that computes groups, its outputs as they lie in memory where a kernel stores them so.
+        """The piece that computes groups: its outputs as they lie in memory where a kernel stores them so, its inputs
+        where they lie, or copied as FX has them where a kernel reads them only so.
 
         Raises Untaken as `piece_of`.
         """
         if groups not in self._pieces:
-            nodes = self.wiring.nodes_of(groups)
-            laid = piece_of(self.wiring, nodes, laid=True, packs=self.packs)
-            refused = any(laid.orders) and self.oracle.refusal(laid)
-            self._pieces[groups] = piece_of(self.wiring, nodes, packs=self.packs) if refused else laid
+            *better, last = self._said(self.wiring.nodes_of(groups))
+            good = (one for one in better if not self.oracle.refusal(one))
+            self._pieces[groups] = next(good, last)
         return self._pieces[groups]
+
+    def _said(self, nodes: Collection[str]) -> tuple[Piece, ...]:
+        """The pieces that compute the same nodes, the one that copies nothing first. Raises Untaken as `piece_of`."""
+        made = partial(piece_of, self.wiring, nodes, packs=self.packs)
+        found = [made(laid=True)]
+        if any(found[0].orders):
+            found.append(made())
+        if self.lowered.copied:
+            found += [made(laid=True, copies=True), made(copies=True)]
+        return tuple({one.key: one for one in found}.values())
 
     def untaken(self, groups: frozenset[str]) -> str:
         """Why groups are no piece, by their own names."""
