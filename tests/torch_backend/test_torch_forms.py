@@ -18,7 +18,7 @@ from wsopt.torch import compiler, cutting  # noqa: E402
 from wsopt.torch.cutting import Way, cut  # noqa: E402
 from wsopt.torch.forms import Form, Forms  # noqa: E402
 from wsopt.torch.later import copied  # noqa: E402
-from wsopt.torch.pieces import Piece, piece_of  # noqa: E402
+from wsopt.torch.pieces import Piece  # noqa: E402
 from wsopt.torch.values import Untaken  # noqa: E402
 
 B = torch.bfloat16
@@ -117,10 +117,8 @@ def told(piece: Piece | Untaken) -> Any:
 
 def asked(way: Way, groups: frozenset[str]) -> Piece | Untaken:
     """What is said of groups if nothing is known of others."""
-    nodes = way.wiring.nodes_of(groups)
     try:
-        laid = piece_of(way.wiring, nodes, laid=True)
-        return piece_of(way.wiring, nodes) if any(laid.orders) and way.oracle.refusal(laid) else laid
+        return Way(way.lowered, way.wiring, way.oracle).piece(groups)
     except Untaken as reason:
         return reason
 
