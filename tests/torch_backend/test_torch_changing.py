@@ -14,12 +14,16 @@ pytestmark = pytest.mark.torch
 
 from torch import Tensor, nn  # noqa: E402
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
+from torch_pieces import OPTIONS, Counted, fresh  # noqa: E402
 
+from wsopt.graph.dims import Dim  # noqa: E402
 from wsopt.graph.symbolic import SymbolicGraph, bound  # noqa: E402
-from wsopt.graph.types import Graph  # noqa: E402
+from wsopt.graph.types import DType, Graph, Input, TensorType  # noqa: E402
 from wsopt.ranges.build import RangeBuild  # noqa: E402
 from wsopt.torch import backend, choose, execute, explain, outside, symbols  # noqa: E402
 from wsopt.torch.calls import Calls  # noqa: E402
+from wsopt.torch.changing import Changing  # noqa: E402
+from wsopt.torch.changing import changing as changing_of  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 from wsopt.torch.execute import referred  # noqa: E402
 from wsopt.torch.laying import empty  # noqa: E402
@@ -27,28 +31,13 @@ from wsopt.torch.outcomes import Wanted, known  # noqa: E402
 from wsopt.torch.pieces import Piece  # noqa: E402
 from wsopt.torch.report import report_of  # noqa: E402
 from wsopt.torch.rounds import Settled  # noqa: E402
+from wsopt.torch.sizes import Size  # noqa: E402
+from wsopt.torch.symbols import Symbol, Symbols  # noqa: E402
 
-OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-
-
-class Counted:
-    """A model under the backend, and how often that was called to compile it."""
-
-    def __init__(self, model: Callable[..., Any], **options: Any) -> None:
-        self.times = 0
-
-        def counting(module: torch.fx.GraphModule, inputs: Any) -> Any:
-            self.times += 1
-            return backend(module, inputs, options=OPTIONS | options)
-
-        self.call = torch.compile(model, backend=counting)
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def same(found: Any, plain: Any) -> None:
@@ -109,7 +98,7 @@ def test_rows_of_a_product_are_a_range() -> None:
     assert told(found) == ["matmul add relu; n from 2 to 256"]
     (piece,) = found.taken
     assert piece.changing is not None
-    assert piece.changing.dim.typical == ((32, 1.0),)
+    assert piece.changing.typically == (32,)
     assert piece.typical == bound(piece.changing.graph, {"n": 32})
 
 
@@ -153,7 +142,7 @@ def test_products_of_two_that_change_are_one_dimension() -> None:
             same(fast.call(x), model(x))
     assert fast.times == 1
     assert told(seen[0]) == ["matmul add relu; n from 4 to 65,536"]
-    assert seen[0].taken[0].changing.dim.typical == ((64, 1.0),)
+    assert seen[0].taken[0].changing.typically == (64,)
 
 
 def test_joined_rows_go_through_norms_and_heads() -> None:
@@ -184,22 +173,23 @@ def test_what_goes_along_one_of_two_is_not_joined() -> None:
             for axis in (0, 1):
                 torch._dynamo.mark_dynamic(x, axis)
             same(fast.call(x), model(x))
-    assert (fast.times, told(seen[0])) == (1, [])
-    assert "goes along one of them" in str(report_of(seen))
+    assert fast.times == 1
+    assert told(seen[0]) == ["reduce_max sub exp reduce_sum div; m from 2 to 512, n from 2 to 2,048"]
 
 
-def test_two_that_change_by_themselves_go_the_usual_way() -> None:
-    fast = Counted(model := lambda x, y: torch.relu(x @ y))
+def test_two_that_change_by_themselves_are_two_dimensions() -> None:
+    def model(x: Tensor, y: Tensor) -> Tensor:
+        return torch.relu(x @ y.T).T
+
+    fast = Counted(model)
     with torch.no_grad(), watching() as seen:
-        for m, n in ((16, 32), (24, 8), (3, 5)):
-            x, y = torch.randn(m, 64, dtype=B), torch.randn(64, n, dtype=B)
-            torch._dynamo.mark_dynamic(x, 0)
-            torch._dynamo.mark_dynamic(y, 1)
+        for rows_, columns in ((16, 32), (24, 8), (3, 40), (64, 64), (2, 16)):
+            x, y = torch.randn(rows_, 64, dtype=B), torch.randn(columns, 64, dtype=B)
+            torch._dynamo.mark_dynamic(x, 0, min=2, max=64)
+            torch._dynamo.mark_dynamic(y, 0, min=8, max=64)
             same(fast.call(x, y), model(x, y))
-    assert (fast.times, told(seen[0])) == (1, [])
-    report = report_of(seen)
-    assert (report.share, report.flops) == (0, 2 * 16 * 64 * 32)
-    assert "change by themselves, and kernels are made for one that does" in str(report)
+    assert fast.times == 1
+    assert told(seen[0]) == ["matmul relu; m from 8 to 64, n from 2 to 64"]
 
 
 @contextmanager
@@ -345,19 +335,153 @@ def test_attention_over_a_sequence_that_changes(causal: bool) -> None:
     assert told(found)[0].endswith("; n from 2 to 512")
 
 
-def test_queries_of_another_length_than_keys_go_the_usual_way() -> None:
+def lower(rows_: Tensor, keys: Tensor) -> Tensor:
+    return keys <= rows_
+
+
+def window(rows_: Tensor, keys: Tensor) -> Tensor:
+    return (keys <= rows_) & (keys > rows_ - 5)
+
+
+def prefix(rows_: Tensor, keys: Tensor) -> Tensor:
+    return (keys <= rows_) | (keys < 4)
+
+
+@pytest.mark.parametrize("seen", [lower, window, prefix])
+@pytest.mark.parametrize("added", [False, True])
+def test_masks_of_positions_are_masks_at_every_length(
+    seen: Callable[[Tensor, Tensor], Tensor], added: bool
+) -> None:
+    """As truth values, and as a number that is added where they are false."""
+
+    def model(q: Tensor, k: Tensor) -> Tensor:
+        positions = torch.arange(q.shape[2])
+        mask = seen(positions[None, None, :, None], positions[None, None, None, :])
+        if added:
+            mask = torch.where(mask, 0.0, -torch.inf).to(B)
+        return nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask)
+
+    def make(extent: int) -> tuple[Tensor, ...]:
+        return tuple(torch.randn(1, 2, extent, 64, dtype=B) for _ in range(2))
+
+    found = agree(model, make, {0: 2, 1: 2}, (16, 2, 7, 33, 100), (2, 512))
+    ((words, range_),) = (one.split("; ") for one in told(found))
+    assert (words.count("iota") >= 2, "where softmax matmul" in words, range_) == (
+        True,
+        True,
+        "n from 2 to 512",
+    )
+    assert report_of([found]).share == 1
+
+
+def test_positions_that_begin_elsewhere_are_masks() -> None:
+    """Keys of 8 tokens before the sequence, and positions that a library finds by running sums of differences."""
+    before = torch.randn(1, 2, 8, 64, dtype=B)
+
+    def model(q: Tensor) -> Tensor:
+        k = torch.cat([before, q], 2)
+        own = (torch.arange(q.shape[2]) + 8)[None]
+        apart = (torch.diff(own, prepend=own[:, :1] - 1, dim=-1) != 1).cumsum(-1)
+        keys = torch.arange(k.shape[2])
+        mask = (keys <= own[0][:, None]) & (apart[0][:, None] == 0)
+        return nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask[None, None])
+
+    def make(extent: int) -> tuple[Tensor, ...]:
+        return (torch.randn(1, 2, extent, 64, dtype=B),)
+
+    found = agree(model, make, {0: 2}, (16, 2, 7, 33, 100), (2, 512))
+    assert "iota iota add less_equal matmul mul where softmax matmul; n from 2 to 512" in told(found)
+
+
+def test_queries_and_keys_of_lengths_that_change() -> None:
     def model(q: Tensor, k: Tensor) -> Tensor:
         return nn.functional.scaled_dot_product_attention(q, k, k)
 
     fast = Counted(model)
     with torch.no_grad(), watching() as seen:
-        for rows_, keys in ((16, 24), (3, 5), (40, 7)):
+        for rows_, keys in ((16, 24), (3, 5), (40, 7), (7, 64)):
             q, k = (torch.randn(1, 2, extent, 64, dtype=B) for extent in (rows_, keys))
-            torch._dynamo.mark_dynamic(q, 2)
-            torch._dynamo.mark_dynamic(k, 2)
+            torch._dynamo.mark_dynamic(q, 2, min=2, max=64)
+            torch._dynamo.mark_dynamic(k, 2, min=2, max=64)
             same(fast.call(q, k), model(q, k))
+    assert (fast.times, told(seen[0])) == (1, ["matmul mul softmax matmul; m from 2 to 64, n from 2 to 64"])
+
+
+@pytest.mark.parametrize("rest", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_attention_of_batches_and_sequences_that_both_change(rest: str) -> None:
+    """Products of the rows are in one dimension, attention of batches and sequences in two, in one graph."""
+    inner = layer(128, 384)
+
+    def model(x: Tensor) -> Tensor:
+        q, k, v = inner(x).view(x.shape[0], x.shape[1], 3, 2, 64).permute(2, 0, 3, 1, 4)
+        positions = torch.arange(x.shape[1])
+        mask = positions[None, None, None, :] <= positions[None, None, :, None]
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    fast = Counted(model, rest=rest)
+    with torch.no_grad(), watching() as seen:
+        for batch, tokens in ((4, 16), (2, 3), (5, 7), (2, 100)):
+            x = torch.randn(batch, tokens, 128, dtype=B)
+            for axis in (0, 1):
+                torch._dynamo.mark_dynamic(x, axis)
+            same(fast.call(x), model(x))
+    assert (fast.times, report_of(seen).share) == (1, 1)
+    assert told(seen[0]) == [
+        "matmul add; n from 4 to 65,536",
+        "iota iota less_equal matmul mul where softmax matmul; m from 2 to 512, n from 2 to 2,048",
+    ]
+
+
+def test_a_corner_without_a_kernel_is_named() -> None:
+    """Rows and columns have kernels each by itself, and none of a width that no copy moves."""
+    fast = Counted(model := lambda x, y: torch.relu(x @ y))
+    with torch.no_grad(), watching() as seen:
+        for rows_, columns in ((16, 32), (24, 8), (3, 5)):
+            x, y = torch.randn(rows_, 64, dtype=B), torch.randn(64, columns, dtype=B)
+            torch._dynamo.mark_dynamic(x, 0)
+            torch._dynamo.mark_dynamic(y, 1)
+            same(fast.call(x, y), model(x, y))
     assert (fast.times, told(seen[0])) == (1, [])
-    assert "change by themselves" in str(report_of(seen))
+    report = report_of(seen)
+    assert (report.share, report.flops) == (0, 2 * 16 * 64 * 32)
+    assert "with m = 2, n = 2: " in str(report)
+
+
+@pytest.mark.parametrize(
+    ("extents", "expected"), [((2, 16), 0), ((2, 17), 1), ((3, 16), 2), ((4, 48), 3), ((9, 17), 5)]
+)
+def test_cells_are_combinations_of_classes(extents: tuple[int, int], expected: int) -> None:
+    dims = (Dim("m", 2, 9, ((2, 1.0),)), Dim("n", 2, 48, ((16, 1.0),)))
+    graph = Graph("piece", "", (Input("i0", TensorType((1,), DType.F32), False, None),), (), ("i0",))
+    changing = Changing(SymbolicGraph(graph, dims), (("s0",), ("s1",)))
+    assert changing.cell({"m": (2, 4, 9), "n": (16, 48)}, extents) == expected
+    assert changing.corners == ((2, 2), (2, 48), (9, 2), (9, 48))
+    assert changing.typically == (2, 16)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        (((8, None), (512, None)), ((2, 128), (2, 8192))),
+        (((8, 64), (512, None)), ((2, 64), (2, 16384))),
+        (((8, 64), (512, 4096)), ((2, 64), (2, 4096))),
+        (((2000, None), (4000, None)), ((2, 2000), (2, 4000))),
+    ],
+)
+def test_ranges_of_two_without_bounds_have_a_corner_that_is_not_too_large(
+    bounds: Any, expected: tuple[tuple[int, int], ...]
+) -> None:
+    known = {
+        f"s{place}": Symbol(2, most or symbols.LARGEST, most is not None, typical, None, None, place)  # type: ignore[arg-type]
+        for place, (typical, most) in enumerate(bounds)
+    }
+    sizes = [Size((((name,), 1),), {name: one.typical}) for name, one in known.items()]
+    x, y = (Input(f"i{at}", TensorType((one, 64), DType.BF16), False, None) for at, one in enumerate(sizes))
+    graph = Graph("piece", "", (x, y), (), ("i0",))
+    found = changing_of(graph, Symbols(known))
+    assert found is not None
+    assert found[0].ends == expected
+    assert [str(one.type) for one in found[0].graph.generic.inputs] == ["bf16[m, 64]", "bf16[n, 64]"]
 
 
 def test_attention_of_batches_that_change() -> None:

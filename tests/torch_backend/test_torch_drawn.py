@@ -13,12 +13,11 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 from torch import Tensor  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch_pieces import with_pieces  # noqa: E402
 
 from wsopt.runtime.torch_reference import relative_error  # noqa: E402
-from wsopt.torch import backend  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 
-OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 STEPS = 9
 B = torch.bfloat16
 WEIGHTS = [torch.randn(32, 64, generator=torch.Generator().manual_seed(n)).to(B) / 8 for n in range(9)]
@@ -122,7 +121,7 @@ def test_drawn_programs_compute_the_same(first: int) -> None:
         with torch.no_grad():
             plain = model(*given)
             with watching() as seen:
-                found = torch.compile(model, backend=backend, options=OPTIONS)(*given)
+                found = with_pieces(model)(*given)
         for one, want in zip(found, plain, strict=True):
             assert (one.shape, one.dtype, one.stride()) == (want.shape, want.dtype, want.stride()), seed
             assert math.isfinite(float(want.float().norm())), seed

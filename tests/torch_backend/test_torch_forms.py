@@ -12,15 +12,15 @@ torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 from torch import Tensor, nn  # noqa: E402
+from torch_pieces import fresh, with_pieces  # noqa: E402
 
-from wsopt.torch import backend, compiler, cutting  # noqa: E402
+from wsopt.torch import compiler, cutting  # noqa: E402
 from wsopt.torch.cutting import Way, cut  # noqa: E402
 from wsopt.torch.forms import Form, Forms  # noqa: E402
 from wsopt.torch.later import copied  # noqa: E402
-from wsopt.torch.pieces import Piece, piece_of  # noqa: E402
+from wsopt.torch.pieces import Piece  # noqa: E402
 from wsopt.torch.values import Untaken  # noqa: E402
 
-OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
 
 
@@ -89,8 +89,7 @@ def family(name: str) -> Callable[[], tuple[nn.Module, Tensor]]:
 
 def ways_of(make: Callable[[], tuple[nn.Module, Tensor]], *, grad: bool = False) -> list[Way]:
     """The ways in which the graphs of a model's call were cut, forward and, with `grad`, backward too."""
-    torch._dynamo.reset()
-    torch.manual_seed(0)
+    fresh()
     seen: list[Way] = []
 
     def kept(module: Any, *args: Any, **how: Any) -> tuple[Way, ...]:
@@ -100,7 +99,7 @@ def ways_of(make: Callable[[], tuple[nn.Module, Tensor]], *, grad: bool = False)
     model, x = make()
     with pytest.MonkeyPatch.context() as patch, torch.set_grad_enabled(grad):
         patch.setattr(compiler, "ways", kept)
-        result = torch.compile(model.train(grad), backend=backend, options=OPTIONS)(x)
+        result = with_pieces(model.train(grad))(x)
         if grad:
             result.float().sum().backward()
     for way in seen:
@@ -118,10 +117,8 @@ def told(piece: Piece | Untaken) -> Any:
 
 def asked(way: Way, groups: frozenset[str]) -> Piece | Untaken:
     """What is said of groups if nothing is known of others."""
-    nodes = way.wiring.nodes_of(groups)
     try:
-        laid = piece_of(way.wiring, nodes, laid=True)
-        return piece_of(way.wiring, nodes) if any(laid.orders) and way.oracle.refusal(laid) else laid
+        return Way(way.lowered, way.wiring, way.oracle).piece(groups)
     except Untaken as reason:
         return reason
 

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.torch
 
 from torch import Tensor  # noqa: E402
 from torch._guards import TracingContext  # noqa: E402
+from torch_pieces import fresh  # noqa: E402
 
 from wsopt.build import Build  # noqa: E402
 from wsopt.errors import InternalError  # noqa: E402
@@ -62,8 +63,7 @@ class Workshop:
 
 @pytest.fixture
 def workshop(monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
+    fresh()
     return Workshop(monkeypatch)
 
 

@@ -12,13 +12,12 @@ pytestmark = pytest.mark.torch
 from torch import Tensor  # noqa: E402
 from torch._higher_order_ops.while_loop import while_loop  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
+from torch_pieces import with_pieces  # noqa: E402
 
 from wsopt.runtime.torch_reference import relative_error  # noqa: E402
-from wsopt.torch import backend  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 from wsopt.torch.report import report_of  # noqa: E402
 
-OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
 W = (torch.randn(64, 64, generator=torch.Generator().manual_seed(0)) / 8).to(B)
 
@@ -68,7 +67,7 @@ def test_graphs_within_a_graph_have_pieces(
     torch._dynamo.reset()
     x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(B)
     with torch.no_grad(), watching() as seen:
-        found = torch.compile(model, backend=backend, options={**OPTIONS, "rest": rest})(x)
+        found = with_pieces(model, rest=rest)(x)
         want = model(x)
     report = report_of(seen)
     assert sum(line.count for line in report.taken) == pieces, report
@@ -82,7 +81,7 @@ def test_graphs_within_a_graph_have_pieces(
 def test_regions_have_pieces_in_training() -> None:
     torch._dynamo.reset()
     gradients = []
-    for model in (torch.compile(regions, backend=backend, options=OPTIONS), regions):
+    for model in (with_pieces(regions), regions):
         x = torch.randn(2, 16, 64, generator=torch.Generator().manual_seed(1)).to(B).requires_grad_()
         with watching() as seen:
             model(x).float().square().sum().backward()

@@ -10,11 +10,10 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 from torch import Tensor  # noqa: E402
+from torch_pieces import with_pieces  # noqa: E402
 
-from wsopt.torch import backend  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 
-OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
 W = (torch.randn(64, 64, generator=torch.Generator().manual_seed(0)) / 8).to(B)
 SHORT = torch.full((16, 64), 2**30, dtype=torch.int32)
@@ -68,7 +67,7 @@ def test_numbers_behind_a_product_are_what_they_are_in_torch(behind: Callable[[T
 
     x = torch.randn(16, 64, generator=torch.Generator().manual_seed(1)).to(B)
     with torch.no_grad(), watching() as seen:
-        found = torch.compile(model, backend=backend, options=OPTIONS)(x)
+        found = with_pieces(model)(x)
         want = model(x)
     assert sum(len(one.taken) for one in seen) == 1
     assert found.dtype is want.dtype
@@ -84,7 +83,7 @@ def test_integers_that_stay_small_are_said() -> None:
 
     x = torch.randn(16, 64).to(B)
     with torch.no_grad(), watching() as seen:
-        torch.compile(model, backend=backend, options=OPTIONS)(x)
+        with_pieces(model)(x)
     (one,) = seen
     (piece,) = one.taken
     assert [node.op for node in piece.graph.nodes].count("iota") >= 1

@@ -9,16 +9,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from wsopt.torch import backend, compiler, explain  # noqa: E402
+from torch_pieces import OPTIONS, fresh, with_pieces  # noqa: E402
+
+from wsopt.torch import compiler, explain  # noqa: E402
 from wsopt.torch.packing import Packs  # noqa: E402
 
-OPTIONS = {"execute": "reference", "rest": "eager", "take": "all", "frozen": True}
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    """Sizes that others have compiled the same layers for would be taken for ones that change."""
-    torch._dynamo.reset()
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 class Heads(torch.nn.Module):
@@ -52,7 +48,7 @@ def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 def products(model: torch.nn.Module, x: torch.Tensor) -> list[tuple[str, int]]:
     """The operations of each kernel with one product or more, and how often it is there."""
-    report = explain(model, x, options=OPTIONS)
+    report = explain(model, x, options=OPTIONS | {"frozen": True})
     return [(line.text.partition(" ->")[0], line.count) for line in report.taken if line.flops]
 
 
@@ -62,7 +58,7 @@ def test_three_products_are_one_kernel(model: torch.nn.Module) -> None:
     x = torch.randn(2, 24, 64).bfloat16()
     assert ("matmul", 1) in products(model, x) or ("matmul add", 1) in products(model, x)
     with torch.no_grad():
-        compiled = torch.compile(model, backend=backend, options=OPTIONS)
+        compiled = with_pieces(model, frozen=True)
         assert error(compiled(x), model(x)) < 0.01
         model.parts[1].weight.mul_(3)
         assert error(compiled(x), model(x)) < 0.01
@@ -82,7 +78,7 @@ def test_weights_that_are_trained_are_not_packed(
     model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiler, "join", None)
-    compiled = torch.compile(model, backend=backend, options=OPTIONS)
+    compiled = with_pieces(model, frozen=True)
     x = torch.randn(2, 24, 64).bfloat16()
     for _ in range(2):
         loss = compiled(x).float().square().mean()
@@ -128,7 +124,7 @@ def test_tensors_whose_changes_nobody_counts_are_packed_once() -> None:
 def test_weights_that_autocast_rounds_are_rounded_once() -> None:
     model, x = torch.nn.Linear(64, 32).eval(), torch.randn(16, 64)
     with compiler.watching() as seen, torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        found = torch.compile(model, backend=backend, options=OPTIONS)(x)
+        found = with_pieces(model, frozen=True)(x)
         assert error(found, model(x)) < 0.01
     ((piece,),) = [one.taken for one in seen]
     assert piece.folded is not None
@@ -152,7 +148,7 @@ def test_a_kernel_of_joined_weights_is_built_and_simulated() -> None:
             return self.first(x).cumsum(0).sum() + self.second(x).cumsum(0).sum()
 
     model = Two().bfloat16().eval()
-    options = OPTIONS | {"execute": "simulation"}
+    options = OPTIONS | {"frozen": True, "execute": "simulation"}
     report = explain(model, torch.randn(128, 64).bfloat16(), options=options)
     (line,) = (line for line in report.taken if line.flops)
     assert line.count == 1

@@ -12,25 +12,21 @@ pytestmark = pytest.mark.torch
 
 from torch import Tensor  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
+from torch_pieces import fresh, with_pieces  # noqa: E402
 
 from wsopt.frontend.region import find_region  # noqa: E402
 from wsopt.tensors.views import Role  # noqa: E402
-from wsopt.torch import backend  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 from wsopt.torch.rates import Attention as How  # noqa: E402
 from wsopt.torch.rounds import Settled  # noqa: E402
 from wsopt.torch.splice import call_names  # noqa: E402
 from wsopt.torch.whole_attention import OPERATOR, _along_keys  # noqa: E402
 
-OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def given(heads: int = 4, dtype: Any = B) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,7 +62,7 @@ def whole(one: Settled) -> int:
 def found(model: Attention, *inputs: Tensor) -> tuple[Tensor, int, int]:
     """The result, how many calls the FX graph keeps whole, and how many pieces were taken."""
     with watching() as seen:
-        result = torch.compile(model, backend=backend, options=OPTIONS)(*inputs)
+        result = with_pieces(model)(*inputs)
     (one,) = seen
     return result, whole(one), len(one.taken)
 
@@ -91,7 +87,7 @@ def repeated(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def test_keys_of_a_group_of_heads_are_read_once_in_each_batch(model: Attention, copies: int) -> None:
     inputs = given(2)
     with torch.no_grad(), watching() as seen:
-        result = torch.compile(model, backend=backend, options=OPTIONS)(*inputs)
+        result = with_pieces(model)(*inputs)
         want = model(*inputs)
     ((piece,),) = [one.taken for one in seen]
     sizes = sorted(one.type.size for one in piece.graph.inputs)
@@ -110,7 +106,7 @@ def test_query_heads_of_one_token_are_rows_beside_a_mask() -> None:
         return scaled_dot_product_attention(q, k, v, mask)
 
     with torch.no_grad(), watching() as seen:
-        result = torch.compile(step, backend=backend, options=OPTIONS)(q, k, v)
+        result = with_pieces(step)(q, k, v)
         want = step(q, k, v)
     ((piece,),) = [one.taken for one in seen]
     assert find_region(piece.graph).extent(Role.ROW) == 2
@@ -138,7 +134,7 @@ def written_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def test_a_piece_knows_how_the_graph_has_its_attention(model: Attention, kind: How) -> None:
     """The library is several times as slow with a mask that it reads, and so are a softmax and products."""
     with torch.no_grad(), watching() as seen:
-        torch.compile(model, backend=backend, options=OPTIONS)(*given())
+        with_pieces(model)(*given())
     ((piece,),) = [one.taken for one in seen]
     assert piece.attention is kind
 
@@ -146,7 +142,7 @@ def test_a_piece_knows_how_the_graph_has_its_attention(model: Attention, kind: H
 def test_what_is_trained_is_decomposed_as_ever() -> None:
     inputs = [one.requires_grad_() for one in given(dtype=torch.float32)]
     with watching() as seen:
-        torch.compile(plain, backend=backend, options=OPTIONS)(*inputs).sum().backward()
+        with_pieces(plain)(*inputs).sum().backward()
     assert seen
     assert not any(map(whole, seen))
     (gradient,) = torch.autograd.grad(plain(*inputs).sum(), inputs[:1])
@@ -271,7 +267,7 @@ def test_three_dimensions_may_have_a_mask_each_or_groups(heads: int) -> None:
 def test_keys_of_more_batches_than_queries_are_right() -> None:
     q, k = torch.randn(1, 4, 32, 64, dtype=B), torch.randn(3, 4, 32, 64, dtype=B)
     with torch.no_grad():
-        result = torch.compile(plain, backend=backend, options=OPTIONS)(q, k, k)
+        result = with_pieces(plain)(q, k, k)
         want = plain(q, k, k)
     assert result.shape == want.shape
     assert torch.allclose(result.float(), want.float(), atol=2e-2)

@@ -8,13 +8,12 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 from torch import Tensor, nn  # noqa: E402
+from torch_pieces import fresh, with_pieces  # noqa: E402
 
 from wsopt.runtime.torch_reference import relative_error  # noqa: E402
-from wsopt.torch import backend  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 from wsopt.torch.report import report_of  # noqa: E402
 
-OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
 CAUSAL = torch.ones(16, 16, dtype=torch.bool).triu(1)
 PADDED = torch.arange(16) >= torch.tensor([[16], [9]])
@@ -25,8 +24,7 @@ PADDED = torch.arange(16) >= torch.tensor([[16], [9]])
     ("columns", "padding"), [(None, None), (CAUSAL, None), (None, PADDED), (CAUSAL, PADDED)]
 )
 def test_an_encoder_layer_is_pieces(norm_first: bool, columns: Tensor | None, padding: Tensor | None) -> None:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
+    fresh()
     activation = "gelu" if norm_first else "relu"
     layer = nn.TransformerEncoderLayer(
         64, 4, 128, activation=activation, norm_first=norm_first, batch_first=True
@@ -34,7 +32,7 @@ def test_an_encoder_layer_is_pieces(norm_first: bool, columns: Tensor | None, pa
     model = layer.eval().to(B)
     x, how = torch.randn(2, 16, 64).to(B), {"src_mask": columns, "src_key_padding_mask": padding}
     with torch.no_grad(), watching() as seen:
-        found = torch.compile(model, backend=backend, options=OPTIONS)(x, **how)
+        found = with_pieces(model)(x, **how)
         want = model(x, **how)
     report = report_of(seen)
     assert report.flops > 2 * 2 * 16 * 64 * (4 * 64 + 2 * 128)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -125,8 +124,7 @@ def _built(piece: Piece, judged: Judged, build: Outcome, options: Options) -> Ju
 
 
 def _typical_us(piece: Piece, build: RangeBuild) -> float:
-    """The predicted time of the kernel that serves the typical extent, there."""
+    """The predicted time of the kernel that serves the typical extents, there."""
     assert piece.changing is not None, "a build of several kernels is that of a piece whose extents change"
-    record, ((typical, _),) = build.record, piece.changing.dim.typical
-    (ends,) = record.ends.values()
-    return record.predicted_us[bisect_left(ends, typical)]
+    record, changing = build.record, piece.changing
+    return record.predicted_us[changing.cell(record.ends, changing.typically)]

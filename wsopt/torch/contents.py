@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from wsopt.torch.affine import Affine, constant
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
 
@@ -19,34 +20,42 @@ def said_indices(w: Writer, found: Array) -> Value:
 
     Raises Untaken for any other.
     """
+    return said_affine(w, affine_of(found), truth=found.dtype == np.bool_)
+
+
+def affine_of(found: Array) -> Affine:
+    """An array of integers or truth values as an affine function of its indices. Raises Untaken for any other."""
     if found.size == 0:
         raise Untaken("no elements")
-    first = found.flat[0].item()
+    first = int(found.flat[0])
     if found.dtype == np.bool_:
-        if not (found == first).all():
+        if not (found == found.flat[0]).all():
             raise Untaken("truth values that differ")
-        return number(first, found.shape)
-    steps = [_step(found, axis) for axis in range(found.ndim)]
+        return constant(first, found.shape)
+    steps = tuple(_step(found, axis) for axis in range(found.ndim))
     told = np.full(found.shape, first, np.int64)
     for axis, step in _moving(steps):
         along = np.arange(found.shape[axis]) * step
         told += along.reshape([-1 if other == axis else 1 for other in range(found.ndim)])
     if not np.array_equal(told, found):
         raise Untaken("integers that are no indices")
-    return _sum_of_indices(w, found.shape, steps, first)
+    return Affine(found.shape, first, steps)
 
 
-def _sum_of_indices(w: Writer, shape: tuple[int, ...], steps: list[int], first: int) -> Value:
-    sums = [_scaled(w, w.index(shape, axis), step) for axis, step in _moving(steps)]
-    if not sums:
-        return number(first, shape)
+def said_affine(w: Writer, found: Affine, *, truth: bool) -> Value:
+    """Integers as one number, or as a sum of indices times numbers; or one truth value. Raises Untaken where nodes
+    would hold more than they can.
+    """
+    if found.is_constant:
+        return number(bool(found.first) if truth else found.first, found.shape)
+    sums = [_scaled(w, w.index(found.shape, axis), step) for axis, step in _moving(found.steps)]
     total = sums[0]
     for one in sums[1:]:
         total = w.elementwise("add", total, one)
-    return total if first == 0 else w.elementwise("add", total, number(first))
+    return total if found.first == 0 else w.elementwise("add", total, number(found.first))
 
 
-def _moving(steps: list[int]) -> Iterator[tuple[int, int]]:
+def _moving(steps: Sequence[int]) -> Iterator[tuple[int, int]]:
     return ((axis, step) for axis, step in enumerate(steps) if step)
 
 

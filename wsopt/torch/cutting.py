@@ -15,10 +15,10 @@ from torch.utils.flop_counter import flop_registry
 from wsopt.errors import InternalError, LoweringError
 from wsopt.frontend.kinds import is_matmul, matmul_dims
 from wsopt.frontend.region import find_region
+from wsopt.graph.symbolic import said
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
-from wsopt.torch.changing import NAME
 from wsopt.torch.flow import Flow, flow_of
 from wsopt.torch.forms import Forms
 from wsopt.torch.greedy import Answer, Greedy
@@ -48,16 +48,16 @@ class Oracle:
         return found
 
     def _of_range(self, piece: Piece) -> str:
-        """Why there is no kernel at one of the ends of a piece's range; empty if there is, or if it has none."""
+        """Why there is no kernel at one of the corners of a piece's ranges; empty if there is, or if it has none."""
         if piece.changing is None:
             return ""
-        for extent in piece.changing.ends:
+        for extents in piece.changing.corners:
             try:
-                found = self._asked(piece.changing.at(extent))
+                found = self._asked(piece.changing.at(extents))
             except Untaken as reason:
                 return str(reason)
             if found:
-                return f"with {NAME} = {extent}: {found}"
+                return f"with {said(piece.changing.values(extents))}: {found}"
         return ""
 
     def _asked(self, graph: Graph) -> str:
@@ -134,17 +134,26 @@ class Way:
         return None if isinstance(found, Untaken) else found
 
     def piece(self, groups: frozenset[str]) -> Piece:
-        """The piece that computes groups, its outputs as they lie in memory where a kernel stores them so.
+        """The piece that computes groups: its outputs as they lie in memory where a kernel stores them so, its inputs
+        where they lie, or copied as FX has them where a kernel reads them only so.
 
         Raises Untaken as `piece_of`.
         """
         if groups not in self._pieces:
-            nodes = self.wiring.nodes_of(groups)
-            laid = piece_of(self.wiring, nodes, laid=True, packs=self.packs)
-            refused = any(laid.orders) and self.oracle.refusal(laid)
-            piece = piece_of(self.wiring, nodes, packs=self.packs) if refused else laid
-            self._pieces[groups] = without_singles(piece)
+            *better, last = self._said(self.wiring.nodes_of(groups))
+            good = (one for one in better if not self.oracle.refusal(one))
+            self._pieces[groups] = without_singles(next(good, last))
         return self._pieces[groups]
+
+    def _said(self, nodes: Collection[str]) -> tuple[Piece, ...]:
+        """The pieces that compute the same nodes, the one that copies nothing first. Raises Untaken as `piece_of`."""
+        made = partial(piece_of, self.wiring, nodes, packs=self.packs)
+        found = [made(laid=True)]
+        if any(found[0].orders):
+            found.append(made())
+        if self.lowered.copied:
+            found += [made(laid=True, copies=True), made(copies=True)]
+        return tuple({one.key: one for one in found}.values())
 
     def untaken(self, groups: frozenset[str]) -> str:
         """Why groups are no piece, by their own names."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from functools import partial
 from types import ModuleType
 
@@ -16,7 +15,7 @@ from wsopt.runtime.direct import Launch, direct
 from wsopt.runtime.raw_graph import raw_graph
 from wsopt.runtime.torch_reference import evaluate
 from wsopt.torch.calls import Calls
-from wsopt.torch.changing import Changing
+from wsopt.torch.changing import Changing, Point
 from wsopt.torch.laying import all_laid
 from wsopt.torch.packing import with_packing
 from wsopt.torch.pieces import Piece
@@ -26,7 +25,7 @@ def referred(piece: Piece) -> Launch:
     """Computes a piece as its graph is written, at any extent."""
     if piece.changing is None:
         return by_reference(piece.graph)
-    return Calls(piece.changing, lambda _extent, graph: by_reference(graph))
+    return Calls(piece.changing, lambda _extents, graph: by_reference(graph))
 
 
 def by_reference(graph: Graph) -> Launch:
@@ -54,14 +53,12 @@ def by_kernel(piece: Piece, build: Build | RangeBuild) -> Launch:
     return launch if piece.folded is None else with_packing(piece.graph, piece.folded, launch)
 
 
-def _within(build: RangeBuild, changing: Changing, extent: int, graph: Graph) -> Launch:
-    """Computes a graph by the kernel that serves its extent; as it is written where that is out of the range."""
-    least, most = changing.ends
-    if not least <= extent <= most:
+def _within(build: RangeBuild, changing: Changing, extents: Point, graph: Graph) -> Launch:
+    """Computes a graph by the kernel that serves its extents; as it is written where those are out of the ranges."""
+    if not changing.holds(extents):
         return by_reference(graph)
     record = build.record
-    (ends,) = record.ends.values()
-    return _by(build.module.KERNELS[record.serves[bisect_left(ends, extent)]], graph)
+    return _by(build.module.KERNELS[record.serves[changing.cell(record.ends, extents)]], graph)
 
 
 def _by(module: ModuleType, graph: Graph) -> Launch:

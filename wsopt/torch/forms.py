@@ -117,7 +117,8 @@ class Forms:
             return ()
         shape, strides = (of(owner.meta["val"]) for of in (lowered.symbols.shape, lowered.symbols.strides))
         kind, fixed = lowered.writer.types[tensor], owner.name in lowered.constants
-        return kind, shape, strides, fixed, repeating(lowered, tensor), is_made_here(owner)
+        copied = tensor in lowered.copied
+        return kind, shape, strides, fixed, copied, repeating(lowered, tensor), is_made_here(owner)
 
     def _output(self, tensor: str) -> int:
         """The number of all that matters of a result."""

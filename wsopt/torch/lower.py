@@ -34,7 +34,8 @@ class Lowered:
     """What our graphs say of an FX graph.
 
     `values` has the value of each FX node that is said, `owners` the FX node whose value a tensor holds (a tensor
-    without one cannot leave its group), `refused` why an FX node is not said. `constants` are FX inputs whose
+    without one cannot leave its group), `copied` the tensors that FX copies to lie densely, `refused` why an FX node
+    is not said. `constants` are FX inputs whose
     contents are fixed before a call, `symbols` its extents that change. Where it `narrows`, integers of 64 bits come
     from outside as i32.
     """
@@ -44,6 +45,7 @@ class Lowered:
     writer: Writer = field(default_factory=Writer)
     values: dict[str, Result] = field(default_factory=dict)
     owners: dict[str, fx.Node] = field(default_factory=dict)
+    copied: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
     folded: Folded = field(default_factory=Folded)
     symbols: Symbols = field(default_factory=Symbols)
@@ -86,6 +88,7 @@ def lower(
     symbols, table = symbols_of(module.graph) if ranges else Symbols(), {**TABLE, **more}
     writer = Writer(sees_through=sees_through, integers=Integers(limits=symbols.limits))
     found = Lowered(module.graph, frozenset(constants), writer, symbols=symbols, narrows=narrows)
+    found.folded.symbols = symbols
     for node in module.graph.nodes:
         if node.op == "placeholder" and node.name in contents:
             found.folded.known[node] = contents[node.name]
@@ -134,8 +137,7 @@ def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
         result = write(w, *args, **kwargs)
         result = result if isinstance(result, tuple) else _finished(found, node, result)
     except Untaken as reason:
-        for name in set(w.nodes) - before:
-            del w.nodes[name], w.groups[name], w.types[name]
+        w.forget(set(w.nodes) - before)
         raise Untaken(f"{node.target}: {reason}") from reason
     found.values[node.name] = result
 
@@ -176,6 +178,8 @@ def _finished(found: Lowered, node: fx.Node, value: Value) -> Value:
         if w.dtype(value) is DType.BOOL or not wanted.is_float:
             raise Untaken(f"a result of {wanted.value} from {w.dtype(value).value}")
         value = w.cast(value, wanted)
+    if node.target is torch.ops.aten.clone.default:
+        found.copied.add(str(value.tensor))
     if value.tensor in w.nodes:
         found.owners.setdefault(str(value.tensor), node)
     return value

@@ -31,9 +31,9 @@ class Limits:
     def note(self, pieces: Iterable[Changing | None]) -> None:
         """Keep within what these are made for."""
         for one in pieces:
-            if one is not None:
-                least, most = self.ends.get(one.symbols, one.ends)
-                self.ends[one.symbols] = max(least, one.ends[0]), min(most, one.ends[1])
+            for product, ends in zip(one.symbols, one.ends, strict=True) if one is not None else ():
+                least, most = self.ends.get(product, ends)
+                self.ends[product] = max(least, ends[0]), min(most, ends[1])
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether all pieces are made for a call where the symbols have these values; those of none are let be."""

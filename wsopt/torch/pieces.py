@@ -123,9 +123,12 @@ class Piece:
         return "; ".join(found)
 
 
-def piece_of(wiring: Wiring, wanted: Collection[str], *, laid: bool = False, packs: bool = False) -> Piece:
+def piece_of(
+    wiring: Wiring, wanted: Collection[str], *, laid: bool = False, copies: bool = False, packs: bool = False
+) -> Piece:
     """The piece that computes these nodes, with the indices that they read; its outputs `laid` as FX has them in
-    memory, or with their dimensions in order. It may pack constants if it `packs`.
+    memory, or with their dimensions in order. Inputs that FX copies to lie densely do so if it `copies`, else they
+    are read where they lie before. It may pack constants if it `packs`.
 
     Raises Untaken where it would hand on a tensor that FX does not have, or of a type that it has otherwise.
     """
@@ -141,7 +144,8 @@ def piece_of(wiring: Wiring, wanted: Collection[str], *, laid: bool = False, pac
     if not outputs:
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
-    piece = _renamed(lowered, without_roundings(nodes, names), outputs, covered)
+    dense = frozenset(lowered.copied) if copies else frozenset[str]()
+    piece = _renamed(lowered, without_roundings(nodes, names), outputs, covered, dense)
     copied = copied_bytes(lowered, (wiring.calls[name] for name in covered))
     piece = replace(piece, packs=packs, attention=_attention(wiring, nodes), copied_bytes=copied)
     piece = _laid(lowered.symbols, piece) if laid else piece
@@ -222,8 +226,12 @@ def memory_order(symbols: Symbols, node: fx.Node) -> tuple[int, ...] | None:
     return tuple(range(len(shape))) if moving == sorted(moving) else tuple(order)
 
 
-def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: frozenset[str]) -> Piece:
-    """The piece with names that say nothing of where it stands; views of what it reads are its inputs."""
+def _renamed(
+    lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: frozenset[str], dense: frozenset[str]
+) -> Piece:
+    """The piece with names that say nothing of where it stands; views of what it reads are its inputs, dense ones
+    where they are of these tensors.
+    """
     short: dict[str, str] = {}
     inputs: list[Input] = []
     bound: list[Bound] = []
@@ -238,7 +246,7 @@ def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: 
         if key not in known:
             known[key] = f"i{len(inputs)}"
             one = _input(lowered, known[key], tensor, shape)
-            inputs.append(one)
+            inputs.append(replace(one, strides=None) if tensor in dense else one)
             bound.append(Bound(lowered.owners[tensor], shape, repeating(lowered, tensor)))
         short[alias] = known[key]
 

@@ -25,12 +25,14 @@ LARGEST = 1 << 16
 @dataclass(frozen=True, slots=True)
 class Symbol:
     """A symbol of torch: the range of what it may be, as far as kernels go, and what it is while a graph is compiled.
+    It is `bounded` if torch knows the largest.
 
     The FX input `source` tells it: it is that number, or its extent along `axis`.
     """
 
     least: int
     most: int
+    bounded: bool
     typical: int
     now: torch.SymInt
     source: fx.Node
@@ -125,6 +127,6 @@ def _symbol(now: torch.SymInt, source: fx.Node, axis: int | None) -> Symbol:
     typical = max(2, int(now.node.hint))
     least = max(1, int(found.lower))
     # What torch calls unbounded is no number, or one that no extent is.
-    bounded = found.upper.is_Integer and found.upper < torch.iinfo(torch.int32).max
+    bounded = bool(found.upper.is_Integer) and int(found.upper) < torch.iinfo(torch.int32).max
     most = int(found.upper) if bounded else max(LARGEST, 2 * typical)
-    return Symbol(min(least, typical), max(most, typical), typical, now, source, axis)
+    return Symbol(min(least, typical), max(most, typical), bounded, typical, now, source, axis)

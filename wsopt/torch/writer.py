@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from wsopt.graph.infer import OpFault
@@ -86,6 +86,11 @@ class Writer:
         self.nodes[name] = Node(name, op, tuple(operands), tuple(sorted(full.items())), result)
         self.types[name], self.groups[name] = result, self.group
         return name
+
+    def forget(self, names: Collection[str]) -> None:
+        """Leave out nodes that nothing reads."""
+        for name in names:
+            del self.nodes[name], self.groups[name], self.types[name]
 
     def _tensor(self, value: Value) -> str:
         """The name of a value's tensor. Untaken for a number."""
@@ -261,7 +266,7 @@ class Writer:
         node = self.nodes.get(str(value.tensor))
         if len(value.dims) - len(dims) > 1 or node is None or not node.op.startswith("reduce_"):
             return bare
-        del self.nodes[node.name], self.groups[node.name], self.types[node.name]
+        self.forget([node.name])
         return Value(self.node(node.op, node.inputs, axis=node.attr("axis", int), keepdims=False), dims)
 
     def _merged(self, value: Value, chosen: Sequence[int]) -> Value:
