@@ -91,6 +91,28 @@ def test_more_models_beside_autotuned_ones() -> None:
     assert max(max(row["error"].values()) for row in rows.values()) < 0.03
 
 
+def test_models_of_other_types() -> None:
+    told = page("torch.md")
+    for card in ("H200", "H100"):
+        document = read(f"models/{card.lower()}_more_models.json")
+        assert card in document["machine"]["device"]
+        for row in document["rows"]:
+            own, graph = medians(row, "plain_us"), medians(row, "graph_us")
+            name = row["model"].replace(",", ", ")
+            assert (
+                f"| `{name}` | {card} | {own['predicted']:,.1f} | {own['inductor']:,.1f} | "
+                f"{own['inductor'] / own['predicted']:.2f} | {graph['inductor'] / graph['predicted']:.2f} | "
+                f"{own['eager'] / own['predicted']:.2f} |"
+            ) in told
+            assert row["error"]["predicted"] < max(0.03, row["error"]["inductor"])
+    document = read("models/h200_more_models.json")
+    tuned = [medians(document["rows"][0], way)["max-autotune"] for way in ("plain_us", "graph_us")]
+    assert f"`max-autotune` takes {tuned[0]:,.1f} us, in CUDA graphs {tuned[1]:,.1f}." in told
+    before = [medians(row, "plain_us") for row in document["before"]]
+    first, second = (f"{one['inductor'] / one['predicted']:.2f}" for one in before)
+    assert f"stood at {first} (T5) and {second} (Mistral)" in told
+
+
 def test_the_readme_tells_the_same_of_models() -> None:
     rows = {row["model"]: row for file in FILES for row in read(f"models/{file}.json")["rows"]}
 
