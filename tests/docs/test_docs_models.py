@@ -113,6 +113,23 @@ def test_models_of_other_types() -> None:
     assert f"stood at {first} (T5) and {second} (Mistral)" in told
 
 
+def test_the_diary_tells_of_prices_of_attention() -> None:
+    told = page("findings.md")
+    rates = json.loads((DOCS.parent / "wsopt" / "torch" / "rates.json").read_text(encoding="utf-8"))["rows"]
+    us = {tuple(row["shape"]): row["us"] for row in rates if row["kind"] == "attention"}
+    assert (
+        f"64 heads of 2,048 keys take {us[64, 2048, 128, 2]:,.1f} us, and {us[64, 2048, 128, 0]:,.1f} without"
+        in told
+    )
+    document = read("models/h200_more_models.json")
+    (after,) = (medians(row, "plain_us") for row in document["rows"] if row["model"].startswith("t5,"))
+    before = medians(document["before"][0], "plain_us")
+    assert f"encoder took {before['predicted']:,.1f} us, by Inductor alone {before['inductor']:,.1f}:" in told
+    assert f"the encoder takes {after['predicted']:,.1f} us" in told
+    step = medians(read("models/h100_more_models.json")["rows"][0], "plain_us")
+    assert f"takes {step['predicted']:,.1f} us on an H100, {step['inductor']:,.1f} by Inductor" in told
+
+
 def test_the_readme_tells_the_same_of_models() -> None:
     rows = {row["model"]: row for file in FILES for row in read(f"models/{file}.json")["rows"]}
 

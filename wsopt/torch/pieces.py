@@ -146,7 +146,8 @@ def piece_of(
     names = {node.name for node in outputs}
     dense = frozenset(lowered.copied) if copies else frozenset[str]()
     piece = _renamed(lowered, without_roundings(nodes, names), outputs, covered, dense)
-    copied = copied_bytes(lowered, (wiring.calls[name] for name in covered))
+    calls = () if copies else (wiring.calls[name] for name in covered)
+    copied = copied_bytes(lowered, calls)
     piece = replace(piece, packs=packs, attention=_attention(wiring, nodes), copied_bytes=copied)
     piece = _laid(lowered.symbols, piece) if laid else piece
     return _ranging(piece, lowered.symbols)
