@@ -153,8 +153,8 @@ def test_the_readme_tells_the_same_of_models() -> None:
     t5, mistral, gpt2, qwen2, step = map(ratio, ("t5", "mistral", "gpt2", "qwen2", "llama:16x1"))
     assert (
         f"T5's encoder takes {t5} times as long with Inductor alone, layers of Mistral with a window {mistral} "
-        f"times, GPT-2 {gpt2} times, Qwen2 {qwen2} times; on an H100 a token of a Llama for each of 16 sequences behind a "
-        f"cache of 8,192 takes {step} times as long." in told
+        f"times, GPT-2 {gpt2} times, Qwen2 {qwen2} times; on an H100 a token of a Llama for each of 16 sequences "
+        f"behind a cache of 8,192 takes {step} times as long." in told
     )
 
 
