@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from wsopt.frontend.kinds import is_matmul
+from wsopt.frontend.kinds import is_matmul, reduces_rows
 from wsopt.graph.types import Input, Node, TensorType
 from wsopt.torch.pieces import Piece
 
@@ -22,8 +22,9 @@ def without_singles(piece: Piece) -> Piece:
     """The piece with masks that are read in fewer dimensions, if it is an attention with one query for each head."""
     graph = piece.graph
     products = [node for node in graph.nodes if is_matmul(node)]
-    single = len(products) >= _CHAINED and all(node.type.shape[-2:-1] == (1,) for node in products)
-    if not single or piece.changing is not None:
+    chained = len(products) >= _CHAINED and any(map(reduces_rows, graph.nodes))
+    single = all(node.type.shape[-2:-1] == (1,) for node in products)
+    if not (chained and single) or piece.changing is not None:
         return piece
     read = {name for node in products for name in node.tensors}
     inputs, bound, views = list(graph.inputs), list(piece.inputs), list[Node]()

@@ -34,8 +34,8 @@ from wsopt.torch.compiler import backend
 FORMAT = "wsopt.models/2"
 HOW = (
     "models of transformers (llama: 4 layers, hidden 4096, inner 14336, 32 heads, 8 of keys; bert: BERT-large; vit: "
-    "ViT-L/16 of 224 x 224; else as named), bf16, random weights, no cache; contestants in turns, microseconds of a "
-    "forward pass by round; "
+    "ViT-L/16 of 224 x 224; else as named; @: tokens of a static cache, with the input's), bf16, random weights; "
+    "contestants in turns, microseconds of a forward pass by round; "
     "graph: replays of a CUDA graph; first_s: seconds of the first call; error: norm of the difference to eager by "
     "eager's norm"
 )
