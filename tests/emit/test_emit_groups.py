@@ -7,7 +7,7 @@ import functools
 import attention_graphs as a
 import pytest
 from attention_graphs import Sizes
-from emit_builds import SEEDS, Emitted, build, case, small_case
+from emit_builds import Emitted, build, case, check_computes, check_shows
 
 from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_instructions
@@ -42,9 +42,7 @@ def emitted(name: str) -> Emitted:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
 def test_computes(name: str) -> None:
-    made = emitted(name)
-    assert case(made.graph).fault(made.source, SEEDS) is None
-    assert small_case(made).fault(made.source, 2) is None
+    check_computes(emitted(name))
 
 
 def test_other_numbers_of_heads_run_too() -> None:
@@ -56,9 +54,8 @@ def test_other_numbers_of_heads_run_too() -> None:
 
 def test_places_of_three_batch_axes_are_their_own() -> None:
     made = emitted("as projections lie")
-    assert "[batch, head, group, " in made.source
     for wrong in ("[head, batch, group, ", "[batch, head, 0, "):
-        assert case(made.graph).fault(made.source.replace("[batch, head, group, ", wrong), 1) is not None
+        check_shows(made, "[batch, head, group, ", wrong)
     sizes = Sizes(3, 1, 72, 72, 32, 32)
     assert case(a.projected(a.causal, sizes)).fault(made.source, 2) is None
 
@@ -83,9 +80,7 @@ FAULTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "good"), FAULTS)
 def test_faults_are_found(name: str, good: str) -> None:
-    made = emitted(name)
-    assert good in made.source
-    assert case(made.graph).fault(made.source.replace(good, FAULTS[name, good]), 1) is not None
+    check_shows(emitted(name), good, FAULTS[name, good])
 
 
 @pytest.mark.compiler

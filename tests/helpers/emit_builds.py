@@ -205,6 +205,18 @@ def small_case(emitted: Emitted, k_iterations: int | None = None) -> Case:
 # --- graphs ---------------------------------------------------------------------------------------------
 
 
+def check_computes(made: Emitted) -> None:
+    """Its kernel computes what its graph means, and so it does at the reduced extents."""
+    assert case(made.graph).fault(made.source, SEEDS) is None
+    assert small_case(made).fault(made.source, 2) is None
+
+
+def check_shows(made: Emitted, good: str, wrong: str, times: int = -1) -> None:
+    """A run shows that a text stands in the place of another one that its kernel has, of the first `times` or all."""
+    assert good in made.source
+    assert case(made.graph).fault(made.source.replace(good, wrong, times), 1) is not None
+
+
 def plain(g: GraphBuilder) -> Symbol:
     """y = x w'."""
     x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
