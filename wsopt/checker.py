@@ -92,6 +92,8 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
     if [name for name, _ in schedule.rings] != [plan.name for plan in program.rings]:
         yield f"rings {schedule.rings}, the tile program has {[plan.name for plan in program.rings]}"
         return
+    if not program.rings and schedule.ii < (least := effective_ii(program, machine, 0)):
+        yield f"II is {schedule.ii}, the loop has an effective II of {least}"
     for plan in program.rings:
         depth = schedule.depth(plan.name)
         if not 1 <= depth <= MOST_SLOTS:
@@ -195,8 +197,9 @@ def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margi
     total = budget.taken_registers(schedule.partitions, machine)
     if total > pool:
         yield f"registers: {total}, the launch has {pool}"
+    pool *= max(1, program.structure.occupancy)
     if pool > machine.registers_per_sm:
-        yield f"registers: the launch takes {pool}, an SM has {machine.registers_per_sm}"
+        yield f"registers: the launch takes {pool} on an SM, which has {machine.registers_per_sm}"
 
 
 def _slots_in_order(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:

@@ -195,7 +195,8 @@ def first_k_blocks(verified: VerifiedSchedule) -> int:
     """K-blocks of the first run: enough to go round the ring. Each part of split sums has so many, one of them an
     iteration's more.
     """
-    slots, s = max(count for _, count in verified.schedule.rings), verified.program.structure
+    slots = max((count for _, count in verified.schedule.rings), default=0)
+    s = verified.program.structure
     least = (slots if verified.program.iteration is Iteration.TILE else min(slots, 4)) + 1
     least = max(least, math.ceil(_bundling_blocks(verified) / 2))  # the rows are of two blocks
     if s.shares:  # a block's only tile goes round the ring too, and a part of it has every pass

@@ -196,8 +196,8 @@ def test_threads_wait_for_device_memory() -> None:
 
 
 def test_neighbouring_threads_have_neighbours() -> None:
-    """Elements of rows that begin anywhere are loaded one by one: two of 16 bits a thread, of 32 bits one."""
-    assert "BlockedLayout([1, 2], [1, 32]" in emitted("softmax").source
+    """Elements of rows that begin anywhere are loaded one by one, each by the thread next to its neighbour's."""
+    assert "BlockedLayout([1, 1], [1, 32]" in emitted("softmax").source
     assert "BlockedLayout([1, 1], [1, 32]" in emitted("softmax of batches").source
 
 

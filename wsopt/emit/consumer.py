@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import dynamic, inputs, over_rows, records, retained, splits, tensor_sums, tensor_values, text
+from wsopt.emit import (
+    dynamic,
+    inputs,
+    over_rows,
+    records,
+    resident,
+    retained,
+    splits,
+    tensor_sums,
+    tensor_values,
+    text,
+)
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import Function, each_owed, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
@@ -104,7 +115,7 @@ class Consumer:
             # kernel before may still use the workspace of this one.
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split or plan.offsets
             begin += ["gdc_wait()"] if early else []
-        begin += ["gdc_wait()"] if self.operations.of_rows else []
+        begin += resident.begin(plan) or (["gdc_wait()"] if self.operations.of_rows else [])
         ends = each_owed(plan, calls(plan)) if plan.owes_ends else over_rows.ended(plan)
         stored = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []
         body, end = self._body(), "\n".join([*ends, *stored])

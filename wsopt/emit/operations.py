@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.emit import quantized, tensor_tiles, threads, vectors
@@ -167,8 +167,8 @@ class Operations:
             if self.plan.loops_over_tiles and not phases:  # tensors that are stored as they are
                 yield from self.vectors(self.of_tiles)
             return
-        if self.plan.loops_over_tiles and (op is phases[0] or op.id.subject == AGAIN):
-            yield from self.vectors(self.of_tiles)
+        if self.plan.loops_over_tiles:
+            yield from self.vectors(self._loaded_before(op, phases))
         needed = self.writer.needed(masked=masked)
         chosen = [item for item in op.items if item.name in needed]
         if any(map(self.writer.names_places, chosen)):
@@ -177,7 +177,26 @@ class Operations:
         yield from self._reads(op, {name for item in chosen for name in self.writer.read(item)}, place)
         yield from self.writer.phase(op.makes, age, masked=masked)
 
-    def vectors(self, chosen: Collection[str] | None = None) -> Iterator[str]:
+    def _loaded_before(self, op: TileOp, phases: Sequence[TileOp]) -> Iterator[str]:
+        """The vectors that are loaded before a phase of a tile: all before the first of each pass, so that none is
+        waited for. Where an SM has several blocks, another one works meanwhile, and each vector is loaded before the
+        first phase that reads it: of registers there is one block's share.
+        """
+        if not self.plan.s.occupancy:
+            yield from self.of_tiles if op is phases[0] or op.id.subject == AGAIN else ()
+            return
+        again = op.id.subject == AGAIN
+        before = () if again else phases[: phases.index(op)]
+        there = {name for one in before for item in one.items for name in item.reads}
+        read = {name for item in op.items for name in item.reads} - there
+        first = op is phases[0] or again
+        last = op is phases[-1] or again
+        stored = {output.value for output in self.plan.program.after.outputs} - there if last else set[str]()
+        for name in self.of_tiles:
+            if name in read | stored or (first and self.writer.sources[name].spans == FULL):
+                yield name
+
+    def vectors(self, chosen: Iterable[str] | None = None) -> Iterator[str]:
         """The loads of the vectors and scalars that the loop's values read, or of those `chosen`; those of bounds are
         there already.
         """

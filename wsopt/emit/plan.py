@@ -19,9 +19,11 @@ from wsopt.emit.stamps import WORDS, Trace
 from wsopt.emit.tensors import Box
 from wsopt.perf.epilogue import Refill, k_blocks_ahead, refill
 from wsopt.program.combination import Combination, combination_of
+from wsopt.program.facts import Read
 from wsopt.program.over_rows import carried
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
+from wsopt.program.row_layout import reduces_outer
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -200,10 +202,24 @@ class KernelPlan:
     @property
     def column_multiple(self) -> int:
         """Columns of which a call's tensors have a multiple, at most as many as a thread loads at a time: a launch
-        checks that of rows that are folded.
+        checks that of rows that are folded, or that threads read so many elements at a time.
         """
+        if self.s.occupancy:
+            return 1 if reduces_outer(self.program.row_tiles) else self._at_once
         folds = {box.fold for box in (*self.moved, *self.outputs.values()) if box.fold}
         return math.gcd(_THREAD_COLUMNS, *folds) if folds else 1
+
+    @property
+    def row_multiple(self) -> int:
+        """The same of rows, where those are neighbours in memory."""
+        outer = self.s.occupancy and reduces_outer(self.program.row_tiles)
+        return self._at_once if outer else 1
+
+    @property
+    def _at_once(self) -> int:
+        """Neighbours in memory that a thread reads at a time where no copy brings them."""
+        reads = (op.counts for op in self.program.ops if isinstance(op.counts, Read))
+        return max((read.at_once for read in reads), default=1)
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -265,7 +281,8 @@ class KernelPlan:
         """Whether a consumer needs the number of its K-block, and not its slots alone: for places along the streamed
         axis, for tiles in turns, for staging by turns.
         """
-        return self.ranged or self.ping_pong or self.loops_over_tiles or self.trace is not None
+        in_turns = self.loops_over_tiles and not self.s.occupancy
+        return self.ranged or self.ping_pong or in_turns or self.trace is not None
 
     @property
     def stored(self) -> list[str]:

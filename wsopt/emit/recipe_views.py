@@ -90,7 +90,9 @@ def _output_extent(dim: tuple[str, int] | tuple[Share | int, ...] | int) -> Inte
 
 
 def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
-    """Conditions of a tensor's view; `copied` for one that TMA moves."""
+    """Conditions of a tensor's view; `copied` for one that TMA moves. Rows that threads move 16 bytes at a time begin
+    as those do.
+    """
     tensor, shape = f"tensor {view.tensor}", shape_of(view.tensor, view.rank)
     if shape:
         yield Check(product(shape), "at_least", 1, (f"{tensor} has no elements: its shape is ", shape))
@@ -115,7 +117,7 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
         yield Check(
             apart, "equal", step, (f"{tensor}: dimension {view.origin[near][-1]} has to be contiguous",)
         )
-    if copied:
+    if copied or (view.by_address and view.is_aligned):
         for stride in map_strides(view)[:-1]:
             multiple = f"{tensor}: strides have to be multiples of {ALIGNMENT} bytes"
             nbytes = stride // 2 if view.dtype is DType.I4 else stride * (view.dtype.bits // 8)

@@ -59,7 +59,9 @@ def _summary(plan: KernelPlan) -> str:
     schedule = plan.verified.schedule
     roles = ", ".join(f"{p.name} ({p.warps} warps, {p.registers} registers)" for p in schedule.partitions)
     slots = (
-        [f"Ring of {schedule.rings[0][1]} slots"]
+        ["No ring"]
+        if not schedule.rings
+        else [f"Ring of {schedule.rings[0][1]} slots"]
         if len(schedule.rings) == 1
         else [f"{n} of {d} slots" for n, d in schedule.rings]
     )
@@ -190,6 +192,11 @@ def _untraced(plan: KernelPlan) -> str:
         )
     if plan.s.paired:
         return f"pairs of blocks work on its tiles, {told} single blocks: trace a build made with `--under paired=no`"
+    if plan.s.occupancy:
+        return (
+            f"an SM has several of its blocks at a time, {told} one that has it to itself: trace a build made with "
+            "`--under occupancy=0`"
+        )
     if plan.s.dynamic:
         return f"blocks take tiles at run time, {told} tiles in turns: trace a build made with `--under dynamic=no`"
     return ""

@@ -35,16 +35,16 @@ def load(plan: KernelPlan, name: str) -> str:
     if spans == FULL:
         return _load_tile(plan, plan.vectors[name])
     ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
-    along = _before_end(plan) if ragged and Role.COLUMN in spans else ""
+    along = before_end(plan, "columns") if ragged and Role.COLUMN in spans else ""
     inside = "rows < row_extent" if Role.ROW in spans else along
     return load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
 
 
 def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
     """The load by threads of a tile's elements, as far as its rows and columns reach; zeros outside of the tensor."""
-    view, end = tile.of.view, "column_extent" if plan.columns else "ROW_LENGTH"
+    view = tile.of.view
     rows, columns = "gl.expand_dims(rows, 1)", "gl.expand_dims(columns, 0)"
-    inside = [f"({rows} < row_extent)", f"({columns} < {end})"]
+    inside = [f"({before_last_row(plan, rows)})", f"({before_end(plan, columns)})"]
     for role, cutout in zip(view.roles, view.cutouts, strict=False):
         if cutout and not 0 <= cutout[0] <= cutout[2] - view.extents[view.roles.index(role)]:
             at = f"{plan.place(rows, columns)[role]} + {cutout[0]}"
@@ -54,9 +54,15 @@ def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
     return load_text(tile, index, " & ".join(inside))
 
 
-def _before_end(plan: KernelPlan) -> str:
+def before_last_row(plan: KernelPlan, rows: str) -> str:
+    """The condition that rows are a tensor's, which is told of whole runs of neighbours likewise."""
+    whole = plan.row_multiple
+    return f"{rows} // {whole} < row_extent // {whole}" if whole > 1 else f"{rows} < row_extent"
+
+
+def before_end(plan: KernelPlan, columns: str) -> str:
     """The condition that columns are a tensor's. Where there are only whole runs of what a thread loads at a time it
     is told of those: else Triton loads element by element.
     """
     end, whole = "column_extent" if plan.columns else "ROW_LENGTH", plan.column_multiple
-    return f"columns // {whole} < {end} // {whole}" if plan.columns and whole > 1 else f"columns < {end}"
+    return f"{columns} // {whole} < {end} // {whole}" if plan.columns and whole > 1 else f"{columns} < {end}"

@@ -6,8 +6,9 @@ statements of its streamed loop; and what follows them.
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from wsopt.graph.types import DType
@@ -115,9 +116,12 @@ class Region:
         """
         return self.row_sources or tuple(filter(self._is_tile, self.sources))
 
-    def of_columns(self, columns: int) -> Region:
-        """The region that a structure of so many columns is one of: that in parts, where a row has more."""
-        return self.in_parts if self.in_parts and columns < self.extent(Role.COLUMN) else self
+    def of_structure(self, columns: int, *, by_address: bool) -> Region:
+        """The region that a structure of so many columns is one of: that in parts, where a row has more; that whose
+        tiles of rows threads read and store, where they do all `by_address`.
+        """
+        own = self.in_parts if self.in_parts and columns < self.extent(Role.COLUMN) else self
+        return _by_address(own) if by_address else own
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""
@@ -218,3 +222,17 @@ class Region:
         views = [*self._product_views, *(s.view for s in self.sources), *(o.view for o in self.outputs)]
         views += [self.offsets.view] if self.offsets else []
         return sum({(view.tensor, view.cutouts, view.chosen): view.nbytes for view in views}.values())
+
+
+@functools.lru_cache(maxsize=16)
+def _by_address(region: Region) -> Region:
+    """A region of rows whose tiles no copy brings or takes away."""
+    sources = (
+        replace(one, view=replace(one.view, by_address=True)) if one.spans == FULL else one
+        for one in region.sources
+    )
+    outputs = (
+        replace(one, view=replace(one.view, by_address=True)) if one.has_columns else one
+        for one in region.outputs
+    )
+    return replace(region, sources=tuple(sources), outputs=tuple(outputs), in_parts=None)

@@ -198,7 +198,7 @@ def _row_values(region: Region, loop: Cut) -> int:
 
 def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
-    region = region.of_columns(s.columns)
+    region = region.of_structure(s.columns, by_address=s.occupancy > 0)
     once = _ungrouped.__wrapped__ if extended() else _ungrouped  # what extensions add is no part of its key
     ungrouped = once(region, replace(s, group=1), machine)
     return replace(ungrouped, structure=s, grid=grid_of(region, s))

@@ -191,7 +191,7 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
     There are as many rows as that takes, also where the graph has fewer: the kernel is called with any number. A row
     stays as long as it is where it is reduced: what it is divided by is part of the kernel.
     """
-    region = find_region(axes.graph).of_columns(s.columns)
+    region = find_region(axes.graph).of_structure(s.columns, by_address=s.occupancy > 0)
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
     k_iterations = _BATCHES if region.running else k_iterations  # each of many parts
     rows = math.ceil(_BATCHES * k_iterations / batches) * s.tile_rows - s.tile_rows // 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.frontend.types import Region
@@ -24,7 +24,7 @@ from wsopt.program.facts import (
 )
 from wsopt.program.ids import AGAIN, OpKind
 from wsopt.program.program import Item
-from wsopt.program.row_layout import RowLayout, reduces_outer, tile_layout
+from wsopt.program.row_layout import ACCESS_BITS, RowLayout, reduces_outer, tile_layout, widest_bits
 from wsopt.program.types import Structure
 from wsopt.tensors.views import OUTER, Reduction, Role, Source, Statement, View
 
@@ -45,6 +45,8 @@ class Rows(Maker):
             after = tuple((step.kind, step.subject, When.SAME) for step in steps[-1:])
             steps.append(replace(part.step, after=after, holds=tuple(self.holds(part, parts))))
         back = Step(OpKind.RELEASE, "", Release(meets=False))
+        if s.occupancy:  # the hardware begins a block, and with it its tile, when another one has ended
+            return (), tuple(steps), ()
         loads = (self._signal(),) if region.by_threads else tuple(self._loads(share))
         return (Ring("ring", ("",), loads),), (steps[0], back, *steps[1:]), ()
 
@@ -88,12 +90,13 @@ class Rows(Maker):
             fetched = sum(view.dtype.bits // 8 for view in read if self._once(view)) * elements
             counts = replace(
                 counts,
-                by_address=len(read) * elements,
+                by_address=round(len(read) * elements * share),
                 from_memory=round(fetched * share * self._fetches),
                 tiles=self.tiles,
+                at_once=self._at_once(read),
             )
         leaves = tuple((source.name, 32) for source in region.tile_sources)
-        told = read[:1] if region.by_threads else read
+        told = () if s.occupancy else read[:1] if region.by_threads else read
         yield Part(Step(OpKind.ELEMENTWISE, "read", counts, self.read(told)), leaves=leaves)
         layout = tile_layout([*read, *stored], s.rows, s.columns, s.consumer_warps, self.machine)
         every = region.running or region.statements
@@ -116,6 +119,15 @@ class Rows(Maker):
         """The sources besides the tiles that are iterations."""
         return tuple(source for source in self.region.sources if source not in self.region.tile_sources)
 
+    def _at_once(self, views: Sequence[View]) -> int:
+        """Neighbours that a thread reads or writes by one access, of tensors that no copy takes."""
+        if not views or not all(view.is_aligned for view in views):
+            return 1
+        s, tiles = self.s, self.region.operands
+        own = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, self.machine).vector
+        along = Role.ROW if reduces_outer(tiles) else Role.COLUMN
+        return math.gcd(own, ACCESS_BITS // widest_bits(views), self.region.extent(along))
+
     def _divisions(self) -> int:
         """Divisions by which a tile's place follows from its number: by all axes of tiles but one."""
         region = self.region
@@ -128,14 +140,16 @@ class Rows(Maker):
         bits = [output.view.dtype.bits for output in region.tile_outputs]
         sizes = [s.rows * s.columns * width // 8 // region.passes for width in bits]
         own = [output for output in region.outputs if not output.over_rows]
-        apart = [output.view.dtype.bits // 8 for output in own if output.by_threads]
+        by_threads = [output.view for output in own if output.by_threads]
+        apart = [view.dtype.bits // 8 for view in by_threads]
         elements = round(s.rows * s.columns * share) // region.passes
         behind = () if region.running else (output for output in own if not output.has_columns)
         values = [output.view.dtype.bits // 8 for output in behind]
         copied = sum(round(size * share) for size in sizes) + s.rows * sum(values) + elements * sum(apart)
         store = Store(
-            len(sizes), sum(sizes), copied, self.tiles, len(values), region.passes, len(apart) * elements
-        )
+            len(sizes), sum(sizes), copied, self.tiles, len(values), region.passes, len(apart) * elements,
+            self._at_once(by_threads),
+        )  # fmt: skip
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
 
     def _of_a_pass(self, work: Arithmetic) -> Arithmetic:

@@ -158,14 +158,16 @@ class Stream:
     @classmethod
     def of(cls, program: TileProgram, machine: Machine) -> Stream:
         """The stream of a program. A slot's copies are issued one after the other, and it is handed back when the
-        last one was read.
+        last one was read. Blocks of one tile each have no ring.
         """
-        memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
-        copies = [op.busy for op in program.loop if op.id in ring.loads]
-        life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
-        least = _issued(program, machine)
-        if program.structure.dynamic:
-            least = max(least, _asked(program, machine, ring))
+        memory, least, life = held_cycles(program)[Unit.MEMORY], _issued(program, machine), 0
+        for ring in program.rings:
+            copies = [op.busy for op in program.loop if op.id in ring.loads]
+            life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
+            least = max(least, _asked(program, machine, ring)) if program.structure.dynamic else least
+        if program.structure.occupancy:
+            parts = program.grid.column_tiles * (1 + program.reads_twice) if program.long_rows else 1
+            least = max(least, _DISPATCH_CYCLES * machine.sm_count / parts)
         return cls(program, machine, memory, _mixed(program, memory), life, least)
 
     def effective_ii(self, slots: int) -> int:
@@ -183,7 +185,7 @@ class Stream:
         share = min(1.0, max(0.0, (bytes_on_the_way(self.program, slots) - few) / (many - few)))
         wide = self.program.structure.consumer_warps > machine.warps_per_warpgroup
         shared = self.memory * (1.0 + share * loss * self.mixed) * (1.0 + _WIDE_LOSS * wide)
-        effective = max(norm((shared, self.life / slots), knee), self.least)
+        effective = max(norm((shared, self.life / max(1, slots)), knee), self.least)
         return math.ceil(effective / self.program.grain) * self.program.grain
 
 
@@ -220,6 +222,13 @@ for two rows' parts of 4,096 elements fills 0.73 of them, and is as slow as that
 """
 
 
+_DISPATCH_CYCLES = 2.12
+"""Cycles from one block to the next that the hardware deals out, over all SMs: kernels of five graphs whose blocks
+have a row of 1,024 elements or less took 287 to 290 cycles a block on each of 132 SMs, with their beginnings and ends
+(`docs/rows/h200_resident.json`).
+"""
+
+
 def _asked(program: TileProgram, machine: Machine, ring: RingPlan) -> float:
     """Cycles of the loading warp for a tile whose number it asks for: it waits for it, and has copies to start."""
     number = machine.next_tile_cycles / (program.grid.column_tiles if program.long_rows else 1)
@@ -240,9 +249,10 @@ def bytes_on_the_way(program: TileProgram, slots: int) -> int:
     Parts of rows that are retained hold a slot each while as many others are treated, of two passes over all parts;
     nothing is on the way to it meanwhile.
     """
-    (ring,), grid = program.rings, program.grid
+    grid = program.grid
     free = slots - program.structure.retained**2 / (2 * grid.column_tiles)
-    return round(free * ring.slot_bytes * min(1.0, grid.columns / grid.tile_columns))
+    slot_bytes = sum(ring.slot_bytes for ring in program.rings)
+    return round(free * slot_bytes * min(1.0, grid.columns / grid.tile_columns))
 
 
 # --- outside the steady state ---------------------------------------------------------------------------

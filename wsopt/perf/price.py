@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from dataclasses import replace
 
 from wsopt.entries import extended
@@ -18,7 +19,7 @@ from wsopt.perf.effective_ii import steady_loop
 from wsopt.perf.epilogue import epilogue_cost
 from wsopt.perf.timing import instructions
 from wsopt.program.epilogue import EpilogueCost
-from wsopt.program.facts import Copy, Cost, Read, TileGrid
+from wsopt.program.facts import Arithmetic, Copy, Cost, Read, TileGrid
 from wsopt.program.program import Iteration, TileOp, TileProgram
 from wsopt.program.types import Structure
 from wsopt.program.units import with_units
@@ -79,7 +80,8 @@ def _priced_apart(program: TileProgram, machine: Machine) -> TileProgram:
     prices = {counts: cost(counts, machine) for counts in {op.counts for op in program.ops}}
     ops = tuple(_priced(op, prices[op.counts]) for op in program.ops)
     if program.iteration is Iteration.TILE:
-        ops = _fetched(ops, fetch_cycles(program, machine))
+        ops = _fetched(ops, fetch_cycles(program, machine) + block_cycles(program, machine))
+        ops = _side_by_side(ops, s, machine) if s.occupancy else ops
     return replace(program, ops=ops)
 
 
@@ -116,6 +118,29 @@ def _fetched(ops: tuple[TileOp, ...], cycles: int) -> tuple[TileOp, ...]:
         else op
         for op in ops
     )
+
+
+def _side_by_side(ops: tuple[TileOp, ...], s: Structure, machine: Machine) -> tuple[TileOp, ...]:
+    """The operations where an SM has several blocks, each with a tile of its own: from one tile to the next their
+    threads take a share of the time that each takes, which is longer where a block has a warp on few of the SM's
+    schedulers. Blocks are in different places of their tiles, so that a unit is held for what all operations take of
+    it, in no order: the first one has that.
+    """
+    held, few = Counter[str](), max(1.0, machine.schedulers_per_sm / s.consumer_warps)
+    for op in ops:
+        held.update(dict(op.pipes))
+
+    def shared(op: TileOp) -> TileOp:
+        share = (few if isinstance(op.counts, Arithmetic) else 1.0) / s.occupancy
+        return replace(op, issue=math.ceil(op.issue * share), latency=math.ceil(op.latency * share), pipes=())
+
+    first, *others = map(shared, ops)
+    return (replace(first, pipes=tuple(sorted(held.items()))), *others)
+
+
+def block_cycles(program: TileProgram, machine: Machine) -> int:
+    """Cycles of a tile in which its block follows another one, where an SM has several of one tile each."""
+    return math.ceil(machine.block_turnover_cycles) if program.structure.occupancy else 0
 
 
 def fetch_cycles(program: TileProgram, machine: Machine) -> int:

@@ -90,6 +90,8 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
     if program.iteration is Iteration.TILE:
         # Device memory is idle until the first bytes are there, and while the last tile is being computed. Bytes
         # alone do not reach the power limit.
+        if program.structure.occupancy:
+            return _side_by_side(program, machine, waves, floors)
         last = sum(op.issue for op in program.ops if op.consumer == 0)
         start, fill = machine.block_start_cycles, latency.tma_load_dram + last
         tail = latency.tma_store + end_cycles(program, machine)
@@ -114,6 +116,15 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
         code=machine.code_cycles * instructions(program, machine) if program.work is not None else 0.0,
         floors=floors,
     )
+
+
+def _side_by_side(program: TileProgram, machine: Machine, waves: int, floors: tuple[float, float]) -> Waves:
+    """The same where an SM has several blocks of one tile each. They begin while the kernel before ends; what a block
+    does behind its reads, its last ones do with device memory idle.
+    """
+    _, *behind = (op.issue for op in program.ops)
+    last = program.structure.occupancy * sum(behind)
+    return Waves(waves, 0.0, machine.latency.tma_load_dram, last, 0.0, 0.0, clocked=False, floors=floors)
 
 
 @of_loop

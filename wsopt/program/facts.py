@@ -65,8 +65,9 @@ class Release:
 @dataclass(frozen=True, slots=True)
 class Store:
     """Tiles of so many `outputs`, `staged` bytes in buffers; so many `values` of each row, and elements of tiles that
-    TMA does not take, which threads store `by_address`. Of all `copied` bytes go on to device memory; `tiles` as for
-    copies. Outputs are stored in one of so many `passes` over a row; bytes are those of an iteration on the average.
+    no copy takes, which threads store `by_address`, so many `at_once` where they lie side by side. Of all `copied`
+    bytes go on to device memory; `tiles` as for copies. Outputs are stored in one of so many `passes` over a row;
+    bytes are those of an iteration on the average.
     """
 
     outputs: int
@@ -76,6 +77,7 @@ class Store:
     values: int = 0
     passes: int = 1
     by_address: int = 0
+    at_once: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,8 @@ class Moved:
 class Read:
     """A tile of whole rows that comes into registers of so many `warps`; `widened` elements of 16 bits become f32.
     Its place is found from its number by `divisions` of whole numbers. It comes from shared memory, or where threads
-    load so many elements `by_address`, `from_memory` bytes from device memory; `tiles` as for copies.
+    load so many elements `by_address`, so many `at_once` where they lie side by side, `from_memory` bytes from device
+    memory; `tiles` as for copies.
     """
 
     nbytes: int
@@ -141,6 +144,7 @@ class Read:
     by_address: int = 0
     from_memory: int = 0
     tiles: int = 0
+    at_once: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -329,14 +329,20 @@ RECORDS = (
     ),
     Record(
         Limit.ROWS_OF_TILES,
-        "Where rows stream, blocks are persistent, consumers have a part of each tile's rows, and the loop is over "
-        "tiles. A block that carries reductions over rows takes tiles of the same columns.",
-        "Blocks of one tile, and consumers with columns of their own, are not written; nor is what a block carries "
-        "changed from tile to tile.",
+        "Where copies bring rows, blocks are persistent, consumers have a part of each tile's rows, and the loop is "
+        "over tiles. Where an SM has several blocks of one tile each, a block has one consumer, whose threads read "
+        "and store: not rows that indices choose, nor reductions over rows. A block that carries those takes tiles "
+        "of the same columns.",
+        "Blocks of one tile with copies, and consumers with columns of their own, are not written; nor is what a "
+        "block carries changed from tile to tile.",
         How.BYTES,
         "The model cannot express it. No kernel of rows is faster than its first copy, its bytes and its last store: "
         "the gain is at most what the prediction has above them.",
-        ("lowering/row_structures.py:row_structures", "lowering/row_structures.py:_over_rows"),
+        (
+            "lowering/row_structures.py:row_structures",
+            "lowering/row_structures.py:_over_rows",
+            "lowering/resident.py:_may_be_resident",
+        ),
     ),
     Record(
         Limit.ALL_PROMOTED,

@@ -16,9 +16,9 @@ from wsopt.tensors.views import Role, View
 
 ACCESS_BITS = 128
 """Bits that a thread's widest access to shared memory moves."""
-_APART_BITS = 32
+_APART_BITS = 16
 """Bits of neighbours in device memory that a thread has where rows begin anywhere: each element is an access of its
-own, and those of a warp lie next to each other. Two of 16 bits are what is rounded together.
+own, and those of a warp lie next to each other.
 """
 
 
@@ -66,7 +66,8 @@ def reduces_outer(views: Iterable[View]) -> bool:
 def tile_layout(views: Sequence[View], rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
     """The layout of a tile of rows of these tensors, which are read and stored: by TMA, or all by threads."""
     layout = outer_layout if reduces_outer(views) else row_layout
-    access = ACCESS_BITS if any(view.is_copied for view in views) else _APART_BITS
+    whole = any(view.is_copied for view in views) or all(view.is_aligned for view in views)
+    access = ACCESS_BITS if whole else _APART_BITS
     return layout(widest_bits(views), rows, columns, warps, machine, access)
 
 
@@ -76,7 +77,7 @@ def outer_layout(
     """The layout of a tile of `rows` by `columns` over so many warps, whose rows are neighbours in memory, and each
     of whose threads has `access` bits of them.
     """
-    vector = min(access // bits, rows)
+    vector = max(1, min(access // bits, rows))
     apart = min(warps, rows // vector)
     down = min(machine.threads_per_warp, rows // (vector * apart))
     return RowLayout(vector, (down, machine.threads_per_warp // down), (apart, warps // apart), outer=True)
@@ -90,7 +91,7 @@ def row_layout(
 
     Of whole rows, or of a K-block, whose rows are as many as make each warp's its own.
     """
-    vector = min(access // bits, columns)
+    vector = max(1, min(access // bits, columns))
     threads = machine.threads_per_warp
     along = min(threads, columns // vector)
     down = threads // along

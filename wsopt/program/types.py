@@ -66,7 +66,9 @@ class Structure:
     both read. With `lazy` sums that lie apart are rescaled where a row's maximum has grown by more than a little.
     Of rows that no SM holds, and that are read in two passes, so many parts are `retained`: they stay in the ring
     from the first pass to the second, which begins with them. With `dynamic` the tiles of persistent blocks are taken
-    at run time, each by the block that is free first; without, a block takes every so-manieth.
+    at run time, each by the block that is free first; without, a block takes every so-manieth. With an `occupancy` an
+    SM has so many blocks at a time, of one tile and one consumer each, whose threads read and store by address;
+    with 0 a block has an SM to itself.
     """
 
     rows: int
@@ -92,6 +94,7 @@ class Structure:
     lazy: bool = False
     retained: int = 0
     dynamic: bool = False
+    occupancy: int = 0
 
     @property
     def blocks(self) -> int:
@@ -141,6 +144,7 @@ class Structure:
         depth = f"x{self.depth}" if self.depth > 1 else ""
         blocks = "persistent" if self.persistent else "one tile a block"
         blocks += ", tiles taken at run time" if self.dynamic else ""
+        blocks += f", {self.occupancy} blocks an SM" if self.occupancy else ""
         blocks += f", {self.transforms} transform warpgroup(s)" if self.transforms else ""
         blocks += f", {self.corrections} correction warpgroup(s)" if self.corrections else ""
         blocks += f", {self.exp2_eighths}/8 of exp2 by a polynomial" if self.exp2_eighths else ""

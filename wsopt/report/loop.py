@@ -104,6 +104,8 @@ def _same_in_turn(verified: VerifiedSchedule) -> str:
 
 def _epilogue(verified: VerifiedSchedule) -> str:
     p = verified.program
+    if p.structure.occupancy:
+        return "Threads store each output."
     if p.iteration is Iteration.TILE:
         return (
             f"Each output is stored through {counted(verified.schedule.buffers.staging, 'staging buffer')}."
@@ -149,6 +151,8 @@ def _begins(verified: VerifiedSchedule, partition: str) -> int:
 def ring_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
     """Every ring: its slots, a slot's lifetime, what the depth covers, and the slack."""
     rings = ring_facts(verified)
+    if not rings:
+        return ["none: threads read what a block's tile takes"]
     header = ("ring", "slots", "bytes a slot", "bytes", "lifetime", "covers", "slack", "")
     rows = [_ring_row(ring) for ring in rings]
     lines = table(header, rows, "<>>>>>><", width)

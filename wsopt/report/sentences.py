@@ -212,13 +212,21 @@ def _apart(verified: VerifiedSchedule) -> str:
 
 def _streamed(verified: VerifiedSchedule) -> tuple[str, ...]:
     """Where rows stream: how busy device memory and the warpgroups are, and how far loads run ahead."""
-    s, ii, depth = verified.program.structure, verified.schedule.ii, verified.schedule.depth("ring")
+    s, ii = verified.program.structure, verified.schedule.ii
     work = sum(op.issue for op in verified.program.loop if op.consumer == 0)
     memory = percent(unit_load(verified, Unit.MEMORY) / ii, 0)
     each = "The warpgroup" if s.consumers == 1 else f"Each of {s.consumers} consumers"
     reduces = any(map(takes_row, verified.program.items))
     does = ["reads", "reduces" if reduces else "computes"]
     does += ["stores"] if verified.program.of(OpKind.TMA_STORE) else []
+    if s.occupancy:
+        return (
+            f"Device memory is busy for {memory} of the time.",
+            f"An SM has {s.occupancy} blocks at a time, each of which {joined(does)} a tile of {s.rows} rows in "
+            f"{s.occupancy * work:,} cycles, so that one ends every {work:,} cycles, or every {ii:,} as what they "
+            "share allows; what a thread has read is in its registers, and no copy runs ahead.",
+        )
+    depth = verified.schedule.depth("ring")
     return (
         f"Device memory is busy for {memory} of the time.",
         f"{each} {joined(does)} {s.rows} of a tile's {s.tile_rows} rows in {work:,} of {ii:,} cycles, "

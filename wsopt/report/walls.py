@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from wsopt.perf.contention import held_cycles, issue_cycles
 from wsopt.perf.paths import memory_us
+from wsopt.program.facts import Read
 from wsopt.program.program import Iteration, Unit
 from wsopt.report.layout import counted, joined, percent
 from wsopt.schedule.verified import VerifiedSchedule
@@ -96,12 +97,15 @@ def _computes_us(verified: VerifiedSchedule) -> float:
 
 
 def in_flight(verified: VerifiedSchedule) -> tuple[float, float]:
-    """Bytes that all blocks' rings hold on the way, and those that device memory has on the way at its full rate:
-    latency times bandwidth (Little 1961).
+    """Bytes that all blocks' rings, or their threads' registers, hold on the way, and those that device memory has on
+    the way at its full rate: latency times bandwidth (Little 1961).
     """
     program, machine = verified.program, verified.machine
     blocks = min(program.tiles, machine.sm_count)
     slots = sum(verified.schedule.depth(ring.name) * ring.slot_bytes for ring in program.rings)
+    slots += program.structure.occupancy * sum(
+        op.counts.from_memory for op in program.loop if isinstance(op.counts, Read)
+    )
     if program.iteration is Iteration.TILE:  # of a tile that reaches beyond the row nothing is copied
         slots = round(slots * min(1.0, program.grid.columns / program.grid.tile_columns))
     latency = machine.seconds(machine.latency.tma_load_dram)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from wsopt.lowering.cut import KINDS
+from wsopt.program.facts import Store
 from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.program.types import Sharing, Space
 from wsopt.report.layout import clean
@@ -109,7 +110,7 @@ def _legend(op: TileOp, program: TileProgram) -> str:
         case OpKind.WRITE:
             return f"write {_value(op)} to {_memory(op, program)}{whose}"
         case OpKind.TMA_STORE:
-            return f"stage and store the rows{whose}"
+            return f"{_stores(op)} the rows{whose}"
         case OpKind.ADDED:
             return f"{KINDS[op.id.subject].words}{whose}"
         case _:
@@ -176,8 +177,14 @@ def does(named: NamedOp, program: TileProgram) -> str:
         case OpKind.WRITE:
             return f"write {_value(named.op)} of {when} to {_memory(named.op, program)}"
         case OpKind.TMA_STORE:
-            return f"stage and store the rows of {when}"
+            return f"{_stores(named.op)} the rows of {when}"
         case OpKind.ADDED:
             return f"{KINDS[named.op.id.subject].words} of {when}"
         case _:
             assert_never(named.op.kind)
+
+
+def _stores(op: TileOp) -> str:
+    """How rows are stored: out of staging buffers, or by the threads that have them."""
+    staged = isinstance(op.counts, Store) and op.counts.outputs
+    return "stage and store" if staged else "store"

@@ -63,7 +63,9 @@ def warpgroup_warps(warps: int, machine: Machine) -> int:
 
 
 def launched_warps(structure: Structure, machine: Machine) -> int:
-    """Warps of the launch, each partition's rounded up to whole warpgroups."""
+    """Warps of the launch, each partition's rounded up to whole warpgroups; of one that is alone as they are."""
+    if structure.occupancy:
+        return structure.consumer_warps
     consumers = structure.consumers * warpgroup_warps(structure.consumer_warps, machine)
     others = (structure.transforms + structure.corrections) * machine.warps_per_warpgroup
     return consumers + others + warpgroup_warps(HELPER_WARPS, machine)
@@ -105,9 +107,11 @@ def correction_registers(structure: Structure) -> int:
 def base_registers(structure: Structure, machine: Machine) -> int:
     """Registers a thread that the kernel is launched with, before roles trade them.
 
-    All partitions start with the same number, a multiple of the granularity; they must fit the file.
+    All partitions start with the same number, a multiple of the granularity; they must fit the file, with those of
+    all blocks that an SM has at a time.
     """
-    fair = machine.registers_per_sm // (launched_warps(structure, machine) * machine.threads_per_warp)
+    warps = launched_warps(structure, machine) * max(1, structure.occupancy)
+    fair = machine.registers_per_sm // (warps * machine.threads_per_warp)
     granularity = machine.register_granularity
     return min(fair, machine.max_registers_per_thread) // granularity * granularity
 
@@ -118,6 +122,8 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     The partitions share what the kernel was launched with: setmaxnreg moves registers between warpgroups of a
     block and adds none, however many the SM has left over. The default partition gets what the others leave.
     """
+    if structure.occupancy:
+        return base_registers(structure, machine)
     loader = warpgroup_warps(HELPER_WARPS, machine)
     warps = launched_warps(structure, machine)
     transforms = structure.transforms * machine.warps_per_warpgroup
@@ -255,7 +261,11 @@ def partitions(
 
 
 def taken_registers(partitions: Sequence[Partition], machine: Machine) -> int:
-    """Registers that a block's partitions take: large ones have warpgroups of their own, the others share theirs."""
+    """Registers that a block's partitions take: large ones have warpgroups of their own, the others share theirs. One
+    that is alone takes those of its warps.
+    """
+    if len(partitions) == 1:
+        return partitions[0].registers * partitions[0].warps * machine.threads_per_warp
     consumers = [p for p in partitions if p.warps >= machine.warps_per_warpgroup]
     helpers = [p for p in partitions if p not in consumers]
     shared = max((p.registers for p in helpers), default=0), sum(p.warps for p in helpers)

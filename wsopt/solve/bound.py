@@ -108,7 +108,9 @@ def ii_lower_bound(program: TileProgram, machine: Machine, most: Sequence[int] |
     deepest = [max(1, depth) for depth in most or max_depths(program, machine)]
     slots = [ring_bound(program, machine, *one) for one in zip(program.rings, deepest, strict=True)]
     least_depth = max(1, program.structure.retained)
-    depths = range(least_depth, deepest[0] + 1) if program.iteration is Iteration.TILE else deepest[:1]
+    depths: Sequence[int] = deepest[:1] or (0,)
+    if program.iteration is Iteration.TILE and program.rings:
+        depths = range(least_depth, deepest[0] + 1)
     effective = min(effective_iis(program, machine, depths), default=0)
     own = unit_load(program), recurrence(program), promotion(program), k_block_alone(program)
     least = max(*own, effective, *slots)
@@ -210,7 +212,7 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0, room:
     ii = max(least, ii_lower_bound(program, machine, room.depths), contended)
     # The shortest iterations outside the steady state are those of the deepest ring. What the tail wave saves on II
     # is the more the shallower the ring, but leaves no iteration shorter than there.
-    deepest = ramps(program, machine, max(1, room.depths[0]))
+    deepest = ramps(program, machine, max((1, *room.depths[:1])))
     ramp = deepest and replace(deepest, least=ii)
     cycles = min(timing.time_of(program, fixed, machine, e, ramp).at(ii) for e in room.ends)
     cycles += timing.power_cycles(fixed, machine, cycles)

@@ -19,6 +19,8 @@ def unmet(program: TileProgram, machine: Machine) -> str:
         return ""
     if not budget.buffer_options(program):
         return f"epilogue buffers: no choice of them has {Conditions(buffers=asked.buffers).text}"
+    if not rings and (asked.slots or asked.loaders):
+        return "rings: the loop has none, for threads read what it takes"
     strange = [name for name, _ in asked.slots if name != EVERY_RING and name not in rings]
     if strange:
         return f"rings: there is no {strange[0]}; the loop's rings are {', '.join(rings)}"
@@ -27,7 +29,7 @@ def unmet(program: TileProgram, machine: Machine) -> str:
         return f"emitter.v1: {asked.loaders} loading warps, a block of this loop has {most} at most"
     if asked.overlap is not Overlap.ANY and not program.first_products:
         return "overlap: the loop has no product that anything waits for"
-    return _too_deep(program, machine, {name: asked.slots_of(name) for name in rings})
+    return _too_deep(program, machine, {name: asked.slots_of(name) for name in rings}) if rings else ""
 
 
 def _too_deep(program: TileProgram, machine: Machine, asked: dict[str, int]) -> str:

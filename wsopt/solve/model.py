@@ -47,7 +47,7 @@ def _symmetry(m: Model) -> None:
     """The schedule is the same moved in time, and with consumers renamed: the first load starts at 0, and
     the consumers' first products follow each other.
     """
-    first = m.program.rings[0].loads[0]
+    first = m.program.rings[0].loads[0] if m.program.rings else m.program.loop[0].id
     # Without slots in order another load may come before the first.
     m.cp.add((m.cycle if Limit.SLOTS_IN_ORDER in m.program.lifted else m.start)[first] == 0)
     consumers_in_turn(m)
@@ -342,7 +342,7 @@ CONSUMER_FAMILIES: tuple[Callable[[Model], None], ...] = (
 def enough_stages(program: TileProgram, machine: Machine) -> int:
     """Stages that hold a slot's whole life, copy to release; one more gives room to delay a release."""
     unit, low = program.grain, ii_bounds(program, machine)[0]
-    life = max(slot_lifetime(program, machine, plan) for plan in program.rings)
+    life = max((slot_lifetime(program, machine, plan) for plan in program.rings), default=0)
     longest = math.ceil(max(life, longest_path(program)) / unit)
     before = Limit.SLOTS_IN_ORDER in program.lifted  # one more for loads that come before the first
     return math.ceil(longest / math.ceil(low / unit)) + overlapped(program) + before

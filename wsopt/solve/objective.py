@@ -126,7 +126,8 @@ def ties(m: Model) -> cp_model.LinearExprT:
     # More slots are better: those of the shallowest ring first, then of all.
     most = sum(max_depths(m.program, m.machine))
     shallowest = m.cp.new_int_var(0, most, "shallowest ring")
-    m.cp.add_min_equality(shallowest, m.depth.values())
+    if m.depth:
+        m.cp.add_min_equality(shallowest, m.depth.values())
     slots = (most + 1) * shallowest + sum(m.depth.values())
     copied = most_buffers * (most + 1) ** 2 * sum(m.copied.values())
     return most_first * sum(starts) + first + most_starts * (buffers - most_buffers * slots + copied)

@@ -117,6 +117,8 @@ class View:
 
     Of the innermost dimension, or its innermost part, one element may be seen alone: what is seen begins at an
     `offset` of so many elements then, and `single` has such dimensions, each with its extent and stride.
+
+    One that is `by_address` threads read and write, whether or not TMA could copy it.
     """
 
     tensor: str
@@ -136,6 +138,7 @@ class View:
     packing: Packing | None = None
     offset: int = 0
     single: tuple[tuple[int, int, int], ...] = ()
+    by_address: bool = False
 
     def sharing(self, role: Role) -> int:
         """Neighbours along an axis that share each element."""
@@ -169,7 +172,12 @@ class View:
 
     @property
     def is_copied(self) -> bool:
-        """Whether TMA can copy it: its rows lie and begin as TMA takes them."""
+        """Whether TMA copies it."""
+        return self.is_aligned and not self.by_address
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether its rows lie and begin as TMA takes them, so that threads can read and write 16 bytes at a time."""
         if not self.strides or (self.step == 1 and (self.offset or self.strides[-1] != 1)):
             return False
         return self.is_pitched and self.first.get(self.roles[-1], 0) * self.dtype.bits % TMA_BITS == 0

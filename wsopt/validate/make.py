@@ -165,11 +165,11 @@ def candidate(
 ) -> Candidate:
     """A schedule as it stands in the index."""
     structure: dict[str, Any] = dataclasses.asdict(schedule.structure)
-    depth = max(depth for _, depth in schedule.rings)
+    depth = max((depth for _, depth in schedule.rings), default=0)
     return Candidate(
         name=name,
         why=why,
-        what=f"{schedule.structure.describe()}, ring of {depth}",
+        what=f"{schedule.structure.describe()}, " + (f"ring of {depth}" if depth else "no ring"),
         structure={key: str(value) if key == "sharing" else value for key, value in structure.items()},
         slots=slots,
         overlap=overlap,

@@ -1,0 +1,42 @@
+"""What blocks do before their tile where an SM has several of them: they begin, and let others begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from wsopt.emit.addresses import ByAddress
+from wsopt.emit.plan import KernelPlan
+from wsopt.program.row_layout import ACCESS_BITS
+from wsopt.tensors.views import FULL, Output, Source
+
+_BEGUN = "Blocks of the next kernel may begin where an SM has room; their `gdc_wait` ends with this kernel."
+_TOLD = (
+    "Rows are multiples of {} elements apart, which the compiler is told: a thread moves 16 bytes at a time."
+)
+
+
+def begin(plan: KernelPlan) -> list[str]:
+    """The lines before a block's tile."""
+    if not plan.s.occupancy:
+        return []
+    return ["gdc_wait()", f"# {_BEGUN}", "gdc_launch_dependents()", *_strides(plan)]
+
+
+def _strides(plan: KernelPlan) -> Iterator[str]:
+    """Lines that say of what strides of tensors are multiples, as a launch has checked."""
+    tiles: list[ByAddress[Source] | ByAddress[Output]] = [
+        one for one in plan.vectors.values() if one.of.spans == FULL
+    ]
+    tiles += [one for one in plan.outputs_by_address if one.of.has_columns]
+    for bits, names in _known(one for one in tiles if one.of.view.is_aligned):
+        whole = ACCESS_BITS // bits
+        yield f"# {_TOLD.format(whole)}"
+        yield from (f"{name} = {name} // {whole} * {whole}" for name in names)
+
+
+def _known(tiles: Iterable[ByAddress[Source] | ByAddress[Output]]) -> Iterator[tuple[int, list[str]]]:
+    """The arguments that are strides of tensors that threads move 16 bytes at a time, by their elements' bits."""
+    found: dict[int, dict[str, None]] = {}
+    for one in tiles:
+        found.setdefault(one.of.view.dtype.bits, {}).update(dict.fromkeys(name for _, name in one.strides))
+    yield from ((bits, [*names]) for bits, names in sorted(found.items()) if names)

@@ -1,0 +1,58 @@
+"""The structures of kernels of rows whose blocks have one tile each, several on an SM at a time.
+
+Threads read and store by address. While a block computes others of its SM read; what is on the way has its place in
+registers, and the hardware deals out the tiles.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from wsopt.frontend.types import Region
+from wsopt.machine.types import Machine
+from wsopt.program.row_layout import tile_layout
+from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.views import Reduction, Role, pow2
+
+_WARPS, _WARPS_AN_SM = (1, 2, 4, 8, 16), (16, 32, 48)
+"""Of a block, and of all blocks of an SM: with fewer too little is on the way, with more registers are too few."""
+_ELEMENTS = (8, 16, 32, 64)
+"""Of a tile that a thread has."""
+_COLUMNS = (512, 1024, 2048, 4096)
+"""Columns of a tile that has not all."""
+_MOST_BLOCKS = 32
+
+
+def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]:
+    """Structures of a kernel of rows whose blocks have one tile each.
+
+    emitter.v1: not of rows that indices choose, nor with reductions over rows.
+    """
+    if not _may_be_resident(region):
+        return
+    every = pow2(region.extent(Role.COLUMN))
+    parts = () if region.whole_rows else (size for size in _COLUMNS if size < every)
+    for columns, warps, elements, together in itertools.product(
+        (*parts, every), _WARPS, _ELEMENTS, _WARPS_AN_SM
+    ):
+        threads = warps * machine.threads_per_warp
+        rows, blocks = threads * elements // columns, together // warps
+        if rows < 1 or not 1 < blocks <= _MOST_BLOCKS or together % warps:
+            continue
+        s = Structure(
+            rows, columns, 1, 1, warps, Sharing.COOPERATIVE, persistent=False, swap=False, subtiles=1, group=1,
+            occupancy=blocks,
+        )  # fmt: skip
+        own = region.of_structure(columns, by_address=True)
+        layout = tile_layout(own.operands, rows, columns, warps, machine)
+        if layout.columns <= columns and layout.rows <= rows:
+            yield s
+
+
+def _may_be_resident(region: Region) -> bool:
+    """Whether threads can read and store all tiles of a region, block by block."""
+    tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
+    plain = all(view.step == 1 and view.chosen is None for view in tiles)
+    carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
+    return bool(tiles) and plain and not carried
