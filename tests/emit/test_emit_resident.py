@@ -1,4 +1,4 @@
-"""Blocks of one tile each, several on an SM at a time: threads read and store, and there is neither ring nor loader."""
+"""Blocks of one tile each, several on an SM: threads read and store, and there is neither ring nor loader."""
 
 from __future__ import annotations
 
