@@ -119,3 +119,47 @@ def test_two_sizes_of_groups_along_one_axis_are_refused() -> None:
     g.output(g.cast(g.mul(first, second), "bf16", name="y"))
     with pytest.raises(LoweringError, match="do not share their streamed axis"):
         find_region(g.build())
+
+
+# --- scales of partial sums -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        ({}, [("round_bf16", DType.BF16)]),
+        ({"dtype": "i8"}, [("round_bf16", DType.BF16)]),
+        ({"scale": "f32"}, [("round_bf16", DType.BF16)]),
+        ({"zero": 8}, [("round_bf16", DType.BF16)]),
+        ({"zero": "i8"}, [("sub", DType.BF16)]),
+    ],
+)
+def test_scales_of_groups_may_be_factors_of_partial_sums(of: dict[str, Any], expected: list[Any]) -> None:
+    plain = region(**of)
+    found = plain.of_sums(True)
+    assert body(found) == expected
+    (product,) = found.contractions
+    assert found.body[-1] == product
+    assert product.promote
+    assert product.left == found.body[-2].name
+    (factor,) = found.factor_sources
+    assert (factor.view.tensor, product.factors) == ("s", (factor.name,))
+    # All else is as it was, and the other way is still there.
+    assert plain.of_sums(False) == plain
+    assert not plain.promote
+    assert (found.sources, found.statements, found.outputs) == (
+        plain.sources,
+        plain.statements,
+        plain.outputs,
+    )
+
+
+@pytest.mark.parametrize(
+    "of", [{"zero": 1000}, {"zero": 0.5}, {"zero": "bf16"}, {"dtype": "i8", "group": 512}]
+)
+def test_numbers_that_are_not_exact_and_scales_of_channels_are_no_factors_of_partial_sums(
+    of: dict[str, Any],
+) -> None:
+    found = region(**of)
+    assert found.scaled_sums is None
+    assert found.of_sums(True) is found

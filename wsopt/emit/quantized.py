@@ -201,10 +201,10 @@ def loaded(view: View, buffer: str, dtype: DType, depth: int, layout: str) -> tu
     if view.of(Role.STREAM, depth) == 1:
         return f"{buffer}.reshape((CONSUMER_ROWS,)).load(gl.SliceLayout(1, {layout}))", ""
     shape = groups_layout(view)
-    return f"spread({_of_groups(view, buffer)}, {view.each}, {shape}, {layout})", "spread"
+    return f"spread({of_groups(view, buffer)}, {view.each}, {shape}, {layout})", "spread"
 
 
-def _of_groups(view: View, buffer: str) -> str:
+def of_groups(view: View, buffer: str) -> str:
     """A tile with an element a group. A turned one is read as it lies, and turned in registers: see `tile_load`."""
     layout = f"gl.SliceLayout(2, {groups_layout(view)})"
     if _as_rows(view):

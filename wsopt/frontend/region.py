@@ -12,6 +12,7 @@ from wsopt.frontend.axes import Axes
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.packing import pack_constants
 from wsopt.frontend.roles import graph_axes
+from wsopt.frontend.scaled_sums import with_scaled_sums
 from wsopt.frontend.translate import translate
 from wsopt.frontend.types import Region
 from wsopt.frontend.values import Draft
@@ -65,4 +66,4 @@ def _region(axes: Axes) -> Region:
     for rewrite, kinds in PASSES:
         if axes.kind in kinds:
             draft = rewrite(draft)
-    return pack_constants(assemble(draft))
+    return with_scaled_sums(pack_constants(assemble(draft)))
