@@ -14,7 +14,7 @@ from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
 from wsopt.emit.stores import store_by_address
 from wsopt.emit.sums import accumulator_names
-from wsopt.emit.tensors import PAIRS_LAYOUT, Box, tile_load, tile_view
+from wsopt.emit.tensors import GLUON, PAIRS_LAYOUT, Box, tile_load, tile_view
 from wsopt.emit.text import environment, of_slot
 from wsopt.emit.vectors import load_text, widened
 from wsopt.graph.types import DType
@@ -38,7 +38,8 @@ def operand_of(source: Source, name: str) -> Operand:
 
 def converted(view: View, held: DType) -> str:
     """The conversion of a tensor's elements to the type in which they are held, as text behind them."""
-    return "" if view.packing is Packing.FRAGMENTS or held is view.dtype is not DType.BOOL else widened(view)
+    held_so = view.packing is Packing.FRAGMENTS or view.zero or held is view.dtype is not DType.BOOL
+    return "" if held_so else widened(view)
 
 
 def streamed_operand(plan: KernelPlan, source: Source, name: str, items: Iterable[Item]) -> Operand:
@@ -251,7 +252,8 @@ class Operations:
         dtype, depth = self.plan.program.whole.dtype, self.plan.s.depth
         text, function = quantized.loaded(view, buffer, dtype, depth, self.writer.layout)
         self.writer.called |= {function} - {""}
-        return text
+        raised = view.zero and view.packing is not Packing.FRAGMENTS
+        return f"({text}.to({GLUON[dtype]}) + {-view.zero})" if raised and view.zero else text
 
     def added(self, op: TileOp, place: int) -> str:
         """An operation of a kind that was added."""

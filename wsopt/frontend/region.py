@@ -9,6 +9,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import block_factors, factors, masks, narrow, online, padding
 from wsopt.frontend.assemble import assemble
 from wsopt.frontend.axes import Axes
+from wsopt.frontend.folded_zeros import fold_zeros
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.packing import pack_constants
 from wsopt.frontend.roles import graph_axes
@@ -66,4 +67,4 @@ def _region(axes: Axes) -> Region:
     for rewrite, kinds in PASSES:
         if axes.kind in kinds:
             draft = rewrite(draft)
-    return with_scaled_sums(pack_constants(assemble(draft)))
+    return with_scaled_sums(fold_zeros(pack_constants(assemble(draft))))

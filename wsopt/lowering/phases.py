@@ -202,7 +202,10 @@ def _unpacked(views: Iterable[View]) -> InstructionMix:
     """Instructions an element in which a K-block's packed tiles are taken apart."""
     mix = InstructionMix()
     for view in views:
-        mix = mix + InstructionMix(_UNPACKED[view.dtype])
+        raised = view.zero is not None and view.zero < 0  # they stay behind what is subtracted of others
+        mix = mix + InstructionMix(
+            {k: n for k, n in _UNPACKED[view.dtype].items() if k != "add" or not raised}
+        )
     return mix
 
 
