@@ -27,7 +27,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "two groups a K-block": (_weights(), replace(SCALED, columns=8, depth=256, consumers=2)),
     "four groups a K-block": (_weights(group=32), replace(SCALED, rows=128)),
     "two K-blocks a group": (_weights("i8", group=256), replace(SCALED, depth=64)),
-    "zeros, f16": (_weights(group=64, type_="f16", zero="i8"), replace(SCALED, rows=128)),
+    "zeros, f16": (_weights(group=64, type_="f16", zero="i8"), SCALED),
     "scales of f32": (_weights(scale="f32", zero=8), replace(SCALED, columns=96, depth=256, subtiles=3)),
     "split sums": (_weights("i8"), replace(SCALED, depth=64, splits=2)),
 }
