@@ -15,6 +15,7 @@ from wsopt.codegen.aot import compile_kernel
 from wsopt.emit.source import emit
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
+from wsopt.program.facts import Arithmetic
 from wsopt.program.types import Structure
 
 
@@ -76,7 +77,7 @@ def test_every_number_of_eight_bits(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["groups", "small groups"])
+@pytest.mark.parametrize("name", ["groups", "small groups", "zeros"])
 def test_a_transform_warpgroup_takes_fragments_apart(name: str) -> None:
     kernel = made(name, 1)
     assert "def transform(" in kernel.source
@@ -102,6 +103,8 @@ FAULTS = {
         "= 0 * spread(gl.convert_layout(s_ring",
     ),
     "zero": ("zero", "n, 0x43084308", "n, 0x43004300"),
+    "raised zeros": ("zeros", ".to(gl.bfloat16) + 128)", ".to(gl.bfloat16) + 127)"),
+    "raised numbers": ("zeros", "mov.b32 x, 0x43004300", "mov.b32 x, 0x43014301"),
 }
 
 
@@ -136,6 +139,29 @@ def test_numbers_stay_in_sixteen_bits() -> None:
     assert ".to(gl.float32)" not in body
     assert "assert_trivial=True" in source  # nothing goes from thread to thread
     assert emit(made("groups").verified) == source
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("type_", ["bf16", "f16"])
+def test_every_zero_of_eight_bits(type_: str) -> None:
+    kernel = build(graph_of(_weights(group=64, type_=type_, zero="i8")), replace(DEEP, rows=128))
+    inputs: dict[str, Any] = random_inputs(kernel.graph, 0)
+    inputs["z"][:] = np.arange(-128, 128, dtype=np.int8)[:, None]
+    assert case(kernel.graph, inputs=inputs).fault(kernel.source, FEW_SEEDS) is None
+
+
+@pytest.mark.compiler
+def test_zeros_are_subtracted_together_with_what_the_bits_stand_behind() -> None:
+    kernel = made("zeros")
+    (work,) = (op.counts for op in kernel.verified.program.loop if op.items)
+    assert isinstance(work, Arithmetic)
+    counted = {kind: count * work.elements / 128 for kind, count in work.mix.items()}
+    # Of 128 x 128 weights in 128 threads 64 pairs each, less their zeros and times their scales.
+    assert counted == {"logic": 112, "add": 64, "mul": 64}
+    found = dict(compile_kernel(kernel.source).sass)
+    # Four rows of a thread have two groups each, whose zeros become numbers of 16 bits and are raised.
+    assert counted["add"] < found["HADD2"] <= counted["add"] + 2 * 8
+    assert found["HMUL2"] == counted["mul"]
 
 
 @pytest.mark.compiler

@@ -21,15 +21,16 @@ def region(
     k: int = 512,
     constant: bool = True,
     scale: str = "bf16",
+    type_: str = "bf16",
     **zero: Any,
 ) -> Region:
     """x (dequantize(q))' with so many elements a group."""
     g = GraphBuilder("quantized")
-    x, q = g.input("x", (64, k), "bf16"), g.input("q", (256, k), dtype, constant=constant)
+    x, q = g.input("x", (64, k), type_), g.input("q", (256, k), dtype, constant=constant)
     s = g.input("s", (256, k // group), scale, constant=constant)
     if isinstance(of := zero.get("zero"), str):
         zero["zero"] = g.input("z", (256, k // group), of, constant=True)
-    w = g.cast(g.dequantize(q, s, group, name="d", **zero), "bf16")
+    w = g.cast(g.dequantize(q, s, group, name="d", **zero), type_)
     g.output(g.cast(g.matmul(x, w, transpose_b=True), "bf16", name="y"))
     return find_region(g.build())
 
@@ -71,7 +72,7 @@ def test_products_that_round_once_stay_in_16_bits(
 
 def test_four_bits_beside_a_zero_are_unsigned() -> None:
     assert source(region(zero=8), "q").view.zero == 8
-    assert source(region(zero="i8"), "q").view.zero == source(region(zero=1000), "q").view.zero == 0
+    assert source(region(zero="bf16"), "q").view.zero == source(region(zero=1000), "q").view.zero == 0
 
 
 def test_a_scale_of_a_channel_moves_behind_the_product() -> None:
@@ -119,3 +120,65 @@ def test_two_sizes_of_groups_along_one_axis_are_refused() -> None:
     g.output(g.cast(g.mul(first, second), "bf16", name="y"))
     with pytest.raises(LoweringError, match="do not share their streamed axis"):
         find_region(g.build())
+
+
+# --- zeros ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("type_", "zero"), [("bf16", -128), ("f16", -1024)])
+def test_numbers_of_four_bits_and_their_zeros_are_raised_alike(type_: str, zero: int) -> None:
+    found = region(type_=type_, scale=type_, zero="i8")
+    assert (source(found, "q").view.zero, source(found, "z").view.zero) == (zero, zero)
+    assert [dtype for _, dtype in body(found)] == 2 * [DType(type_)]
+    assert source(found, "s").view.zero is None
+
+
+@pytest.mark.parametrize("of", [{"zero": "bf16"}, {"dtype": "i8", "zero": "i8"}])
+def test_zeros_in_f32_and_of_numbers_of_eight_bits_are_not_raised(of: dict[str, Any]) -> None:
+    found = region(**of)
+    assert source(found, "z").view.zero is None
+    assert source(found, "q").view.zero in (None, 0)
+
+
+# --- scales of partial sums -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        ({}, [("round_bf16", DType.BF16)]),
+        ({"dtype": "i8"}, [("round_bf16", DType.BF16)]),
+        ({"scale": "f32"}, [("round_bf16", DType.BF16)]),
+        ({"zero": 8}, [("round_bf16", DType.BF16)]),
+        ({"zero": "i8"}, [("sub", DType.BF16)]),
+    ],
+)
+def test_scales_of_groups_may_be_factors_of_partial_sums(of: dict[str, Any], expected: list[Any]) -> None:
+    plain = region(**of)
+    found = plain.of_sums(True)
+    assert body(found) == expected
+    (product,) = found.contractions
+    assert found.body[-1] == product
+    assert product.promote
+    assert product.left == found.body[-2].name
+    (factor,) = found.factor_sources
+    assert (factor.view.tensor, product.factors) == ("s", (factor.name,))
+    # All else is as it was, and the other way is still there.
+    assert plain.of_sums(False) == plain
+    assert not plain.promote
+    assert (found.sources, found.statements, found.outputs) == (
+        plain.sources,
+        plain.statements,
+        plain.outputs,
+    )
+
+
+@pytest.mark.parametrize(
+    "of", [{"zero": 1000}, {"zero": 0.5}, {"zero": "bf16"}, {"dtype": "i8", "group": 512}]
+)
+def test_numbers_that_are_not_exact_and_scales_of_channels_are_no_factors_of_partial_sums(
+    of: dict[str, Any],
+) -> None:
+    found = region(**of)
+    assert found.scaled_sums is None
+    assert found.of_sums(True) is found

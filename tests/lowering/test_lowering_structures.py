@@ -10,12 +10,15 @@ from dataclasses import replace
 import pytest
 from tile_graphs import extents, gated, plain, product, region_of
 
+from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.price import lower
+from wsopt.program.facts import Product
+from wsopt.program.ids import ValueKind
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.program.types import Sharing, Space, Structure, column_role, row_role
 from wsopt.tensors.parts import summed
@@ -284,3 +287,49 @@ def test_two_k_blocks_an_iteration_only_where_all_products_are_promoted(
         return g.cast(p * q, dtype="bf16", name="y")
 
     assert {s.copies for s in structures(region_of(body), h200)} == copies
+
+
+# --- scales of partial sums -----------------------------------------------------------------------------
+
+
+def weights_in_groups(rows: int, group: int) -> Region:
+    """A product of so many rows by weights of four bits, in groups along the contracted axis."""
+    g = GraphBuilder("weights")
+    x, q = g.input("x", (rows, 2048), "bf16"), g.input("q", (512, 2048), "i4", constant=True)
+    w = g.cast(g.dequantize(q, g.input("s", (512, 2048 // group), "bf16", constant=True), group), "bf16")
+    g.output(g.cast(g.matmul(x, w, transpose_b=True, name="p"), "bf16", name="y"))
+    return find_region(g.build())
+
+
+def test_every_structure_of_weights_in_groups_may_scale_partial_sums(h200: Machine) -> None:
+    found = list(structures(weights_in_groups(16, 128), h200))
+    plain = [s for s in found if not s.scaled_sums]
+    scaled = [s for s in found if s.scaled_sums]
+    assert {s.depth for s in scaled} == {128, 256}
+    # emitter.v1: a role of its own leaves no partial sums.
+    assert {s.transforms for s in plain} == {0, 1}
+    assert {replace(s, scaled_sums=False) for s in scaled} == {s for s in plain if not s.transforms}
+    assert len(scaled) == len({*scaled})
+
+
+def test_a_k_block_has_a_few_sets_of_partial_sums(h200: Machine) -> None:
+    depths = {
+        group: {s.depth for s in structures(weights_in_groups(16, group), h200) if s.scaled_sums}
+        for group in (32, 64)
+    }
+    assert depths == {32: {128}, 64: {128, 256}}
+    s = Structure(64, 16, 256, 1, 4, Sharing.COOPERATIVE, True, False, 1, 1, scaled_sums=True)
+    program = lower(weights_in_groups(16, 64), s, h200)
+    (partial,) = (value for value in program.values if value.id.kind is ValueKind.PARTIAL)
+    assert (partial.shape, partial.sets) == ((4, 64, 16), 4)
+    (product,) = program.of(OpKind.MMA)
+    assert isinstance(product.counts, Product)
+    assert (product.counts.sets, product.counts.factors, product.counts.registers) == (4, 1, True)
+    # One slot holds the rows, the numbers and their scales.
+    (ring,) = program.rings
+    assert [member.name for member in ring.members] == ["x", "q", "s"]
+
+
+def test_a_row_of_weights_in_registers_has_eight_columns(h200: Machine) -> None:
+    columns = [{s.columns for s in structures(weights_in_groups(rows, 2048), h200)} for rows in (1, 8, 9)]
+    assert columns == [{8}, {8}, {16}]

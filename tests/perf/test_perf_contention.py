@@ -16,6 +16,7 @@ from wsopt.frontend.region import find_region
 from wsopt.graph import load_graph
 from wsopt.machine import Machine
 from wsopt.perf.contention import (
+    busiest,
     contended_interval,
     held_cycles,
     issue_cycles,
@@ -25,6 +26,7 @@ from wsopt.perf.contention import (
     scheduler_cycles,
     slot_lifetime,
 )
+from wsopt.perf.effective_ii import ramps
 from wsopt.perf.price import lower
 from wsopt.program.facts import Arithmetic, Cost
 from wsopt.program.program import OpKind, TileProgram, Unit
@@ -166,6 +168,41 @@ def test_loops_with_packed_weights_take_what_was_measured(row: dict[str, int], h
     )
     found = contended_interval(lower(region, s, h200), h200)
     assert 0.88 * row["ii_cycles"] < found < 1.05 * row["ii_cycles"]
+
+
+def packed(rows: int, *, scaled_sums: bool, machine: Machine, consumers: int = 3) -> TileProgram:
+    """A product of so many rows by weights of four bits, which are the tile's rows."""
+    region = find_region(load_graph(DOCS / "quantized" / "graphs" / f"i4_{rows}.json"))
+    s = Structure(
+        64, rows, 256, consumers, 4, Sharing.COOPERATIVE, True, False, 1, 1, scaled_sums=scaled_sums
+    )
+    return lower(region, s, machine)
+
+
+def test_scaling_partial_sums_takes_a_slot_for_each_of_them_and_none_for_a_weight(card: Machine) -> None:
+    weights, sums = (packed(16, scaled_sums=scaled, machine=card, consumers=1) for scaled in (False, True))
+    # Of 64 x 256 weights two are multiplied at once; of 64 x 16 sums there are two sets, one for each group.
+    saved = 64 * 256 / 2 / 128 - 2 * 64 * 16 / 128
+    assert scheduler_cycles(weights, card) - scheduler_cycles(sums, card) == pytest.approx(saved)
+
+
+def test_few_rows_scale_partial_sums_and_more_their_weights(h200: Machine) -> None:
+    def interval(rows: int, scaled_sums: bool) -> int:
+        return contended_interval(packed(rows, scaled_sums=scaled_sums, machine=h200), h200)
+
+    assert interval(16, True) < 0.96 * interval(16, False)
+    assert interval(64, True) > interval(64, False)
+
+
+@pytest.mark.parametrize("scaled_sums", [False, True])
+def test_schedulers_hold_the_first_iterations_too(h200: Machine, scaled_sums: bool) -> None:
+    program = packed(16, scaled_sums=scaled_sums, machine=h200)
+    taken = scheduler_cycles(program, h200)
+    assert busiest(program, h200, Unit.TMA) == taken > max(issue_cycles(program).values())
+    found = ramps(program, h200, 4)
+    assert found is not None
+    assert found.product == taken
+    assert found.ahead >= taken
 
 
 def test_the_tensor_core_is_handed_over(card: Machine) -> None:

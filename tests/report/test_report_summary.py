@@ -37,6 +37,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "lazy": False,
             "retained": 0,
             "dynamic": False,
+            "scaled_sums": False,
         },
         "ii_cycles": 512,
         "partitions": [

@@ -100,7 +100,7 @@ def test_the_time_is_that_of_the_bytes_with_a_beginning_and_an_end(rows: Example
     work = sum(op.issue for op in rows.program.loop if op.consumer == 0)
     assert p.fill == machine.latency.tma_load_dram + work
     memory = rows.program.tiles / machine.sm_count * rows.schedule.ii
-    own = p.waves * busiest(rows.program, Unit.MEMORY)
+    own = p.waves * busiest(rows.program, machine, Unit.MEMORY)
     assert own < 0.7 * memory
     assert p.main == pytest.approx((memory**10 + own**10) ** 0.1)
     assert machine.copy_knee == 10
@@ -113,5 +113,5 @@ def test_an_sm_that_is_never_idle_is_what_bounds(rows: Example) -> None:
     fast = replace(rows.machine, dram_sustained_bandwidth=10 * rows.machine.dram_sustained_bandwidth)
     found = example(fast)
     p = found.schedule.prediction
-    assert p.main == pytest.approx(p.waves * busiest(found.program, Unit.MEMORY), rel=0.1)
+    assert p.main == pytest.approx(p.waves * busiest(found.program, fast, Unit.MEMORY), rel=0.1)
     assert p.main < rows.schedule.prediction.main

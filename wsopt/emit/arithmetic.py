@@ -12,13 +12,14 @@ single ones ptxas moves up before the end of the product whose sums they round, 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsopt.emit.called import FOR_ELEMENTS, LARGER, ROUNDINGS
 from wsopt.emit.expressions import Operand, broadcast, expression, for_elements, helpers, in_type, number
 from wsopt.emit.instructions import when
-from wsopt.emit.sums import accumulator_names, accumulators, operand_layouts
+from wsopt.emit.sums import accumulator_names, accumulators, cut_along, operand_layouts
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES
@@ -45,10 +46,10 @@ class Arithmetic:
     choices and roundings are written so that ptxas leaves them where they are. Reductions that are `carried` run on
     from iteration to iteration; those `apart` are kept by each thread for its own columns, and so are all of tiles of
     rows in a layout of `threads`. Tiles that are `by_parts` of rows end with the last part, which is `ragged` where
-    it reaches beyond the row's end. Products leave `results`
-    and are `fed` values from registers; those, and what else is `wanted`, are read outside, some one by one
-    (`by_address`). `unmasked` has for each value its alternative where no mask is at work. What the text calls of the
-    kernel's own functions is noted in `called`.
+    it reaches beyond the row's end. Products leave `results` and are `fed` values from registers, each cut for so
+    many sets of sums; those, and what else is `wanted`, are read outside, some one by one (`by_address`). `unmasked`
+    has for each value its alternative where no mask is at work. What the text calls of the kernel's own functions is
+    noted in `called`.
     """
 
     items: tuple[Item, ...]
@@ -61,7 +62,7 @@ class Arithmetic:
     wanted: frozenset[str]
     by_address: frozenset[str] = frozenset()
     results: frozenset[str] = frozenset()
-    fed: frozenset[str] = frozenset()
+    fed: Mapping[str, int] = field(default_factory=dict)
     carried: bool = True
     apart: frozenset[str] = frozenset()
     threads: str = ""
@@ -173,14 +174,21 @@ class Arithmetic:
             elif isinstance(item, Statement) and item.name not in alias and not self._tells_ends(item):
                 yield f"{self.name(item.name, 0)} = {self._statement(item, operand)}"
                 if item.name in self.fed:
-                    for name, (layout, _) in zip(
-                        self.fed_names(item.name), operand_layouts(self.s), strict=True
-                    ):
-                        yield f"{name} = gl.convert_layout({self.name(item.name, 0)}, {layout})"
+                    yield from self._operands(item.name)
             own.update((item.name, item.name + BEFORE))
         for name in self.left_over(items):
             if name in alias:
                 yield f"{self.name(name, 0)} = {operand(name).name}"
+
+    def _operands(self, value: str) -> Iterator[str]:
+        """Lines that bring a value to where products take it, set by set of their sums."""
+        whole, sets, layouts = self.name(value, 0), self.fed[value], operand_layouts(self.s)
+        parts = (whole,) if sets == 1 else tuple(f"{whole}_part_{n}" for n in range(sets))
+        if sets > 1:
+            yield from cut_along(whole, parts, self.s.depth)
+        ends = itertools.product(parts, layouts)
+        for name, (part, (layout, _)) in zip(self.fed_names(value), ends, strict=True):
+            yield f"{name} = gl.convert_layout({part}, {layout})"
 
     def _tells_ends(self, item: Item) -> bool:
         """Whether an item only says which elements of a part a row has, for choices of the last part alone."""
@@ -264,11 +272,11 @@ class Arithmetic:
         return chosen
 
     def fed_names(self, value: str, age: int = 0) -> tuple[str, ...]:
-        """The identifiers of a value in the registers that feed a product: one for each accumulator, whose layouts
-        differ, not what lies in registers.
+        """The identifiers of a value in the registers that feed a product: one for each set of its sums and each
+        accumulator of a set, whose layouts differ, not what lies in registers.
         """
-        name = self.name(f"{value}$operand", age)
-        return tuple(f"{name}_{n}" if n else name for n, _ in enumerate(operand_layouts(self.s)))
+        name, count = self.name(f"{value}$operand", age), self.fed[value] * len(operand_layouts(self.s))
+        return tuple(f"{name}_{n}" if n else name for n in range(count))
 
     def _reduction(self, item: Reduction, operand: Callable[[str], Operand]) -> Iterator[str]:
         name, reduced = self.name(item.name, 0), operand(item.value)

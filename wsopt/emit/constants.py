@@ -108,7 +108,7 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
         yield plan.loop_layout, layout, f"how a K-block lies in {where} registers{beside}"
     if not plan.loops_over_tiles:
         warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
-        yield from quantized.layouts(streamed, s.rows, s.depth, warps)
+        yield from quantized.layouts([*streamed, *factors.of_sets(plan)], s.rows, s.depth, warps)
         yield from factors.layouts(plan)
     if pages.apart(plan):
         yield pages.LAYOUT, "gl.BlockedLayout([1], [32], [1], [0])", "a K-block's places, of a thread each"

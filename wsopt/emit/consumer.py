@@ -161,8 +161,9 @@ class Consumer:
         return f"gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {self.plan.loop_layout}))"
 
     def _cleared(self, names: Sequence[str]) -> Iterator[str]:
-        """Lines that clear sums, accumulator by accumulator."""
-        for name, one in zip(names, accumulators(self.plan.s), strict=True):
+        """Lines that clear sums, each set of them accumulator by accumulator."""
+        own = accumulators(self.plan.s)
+        for name, one in zip(names, own * (len(names) // len(own)), strict=True):
             yield zero(name, one.columns, one.layout)
 
     # --- a tile -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
 from wsopt.emit.stores import store_by_address
 from wsopt.emit.sums import accumulator_names
-from wsopt.emit.tensors import PAIRS_LAYOUT, Box, tile_load, tile_view
+from wsopt.emit.tensors import GLUON, PAIRS_LAYOUT, Box, tile_load, tile_view
 from wsopt.emit.text import environment, of_slot
 from wsopt.emit.vectors import load_text, widened
 from wsopt.graph.types import DType
@@ -38,7 +38,8 @@ def operand_of(source: Source, name: str) -> Operand:
 
 def converted(view: View, held: DType) -> str:
     """The conversion of a tensor's elements to the type in which they are held, as text behind them."""
-    return "" if view.packing is Packing.FRAGMENTS or held is view.dtype is not DType.BOOL else widened(view)
+    held_so = view.packing is Packing.FRAGMENTS or view.zero or held is view.dtype is not DType.BOOL
+    return "" if held_so else widened(view)
 
 
 def streamed_operand(plan: KernelPlan, source: Source, name: str, items: Iterable[Item]) -> Operand:
@@ -122,6 +123,9 @@ class Operations:
         """
         assert isinstance(op.counts, Product), f"{op.id} is a product"
         assert op.output is not None, f"{op.id} has a result"
+        if op.counts.sets > 1:
+            yield from self._sets(op, place, age, use)
+            return
         targets, (lefts, rights) = self.registers(op.output), self.operands(op, place, age, first, length)
         instructions = op.instructions * (length or self.plan.s.depth) // self.plan.s.depth
         if len(targets) > 1:
@@ -134,13 +138,28 @@ class Operations:
             count = instructions * part.length // op.counts.deep
             yield Mma(targets[0], left, right, "" if first or part.first else use, count)
 
+    def _sets(self, op: TileOp, place: int, age: Age, use: str) -> Iterator[Mma]:
+        """A product whose K-block is cut to parts, each with sums of its own, accumulator by accumulator."""
+        assert isinstance(op.counts, Product), f"{op.id} is a product"
+        assert op.output is not None, f"{op.id} has a result"
+        targets, sets = self.registers(op.output), op.counts.sets
+        length, each = op.counts.deep // sets, len(targets) // sets
+        for number in range(sets):
+            lefts, rights = self.operands(op, place, age, number * length, length)
+            own = slice(number * each, (number + 1) * each)
+            for target, left, right in zip(targets[own], lefts[own], rights, strict=True):
+                yield Mma(target, left, right, use, op.instructions // len(targets))
+
     # --- values -----------------------------------------------------------------------------------------
 
     def registers(self, value: ValueId, age: int = 0) -> tuple[str, ...]:
         """The identifiers of a product's result: values of a K-block, or its sums, one for each accumulator."""
         if value.kind is ValueKind.PARTIAL:
             number = f"_{value.k_block}" if value.k_block else ""
-            return accumulator_names(self.plan.s, self.plan.value(f"{value.subject}_partial{number}"))
+            sets, name = self.plan.program.value(value).sets, f"{value.subject}_partial{number}"
+            name = self.plan.value(name)
+            names = (name,) if sets == 1 else (f"{name}_set_{n}" for n in range(sets))
+            return tuple(one for own in names for one in accumulator_names(self.plan.s, own))
         if value.kind is ValueKind.SUM:
             return accumulator_names(self.plan.s, self.plan.value(value.subject))
         return (self.plan.value(value.subject, age),)
@@ -252,7 +271,8 @@ class Operations:
         dtype, depth = self.plan.program.whole.dtype, self.plan.s.depth
         text, function = quantized.loaded(view, buffer, dtype, depth, self.writer.layout)
         self.writer.called |= {function} - {""}
-        return text
+        raised = view.zero and view.packing is not Packing.FRAGMENTS
+        return f"({text}.to({GLUON[dtype]}) + {-view.zero})" if raised and view.zero else text
 
     def added(self, op: TileOp, place: int) -> str:
         """An operation of a kind that was added."""
@@ -328,7 +348,11 @@ def operations_of(plan: KernelPlan) -> Operations:
     """The operations of a consumer's loop."""
     program = plan.program
     products = tuple(op for op in program.of(OpKind.MMA) if op.consumer == 0)
-    fed = frozenset(op.inputs[0].subject for op in products if op.inputs[0].kind is ValueKind.VALUE)
+    fed = {
+        op.inputs[0].subject: op.counts.sets if isinstance(op.counts, Product) else 1
+        for op in products
+        if op.inputs[0].kind is ValueKind.VALUE
+    }
     factors = {op.inputs[0].subject for kind in (OpKind.RESCALE, OpKind.WRITE) for op in program.of(kind)}
     known = sources(plan, plan.items, {output.value for output in program.after.outputs})
     if program.long_rows:  # what follows the reductions of a row
@@ -342,7 +366,7 @@ def operations_of(plan: KernelPlan) -> Operations:
         tile=FULL if plan.loops_over_tiles else K_BLOCK,
         layout=plan.loop_layout,
         asynchronous=plan.computes or plan.values_apart,
-        wanted=frozenset({output.value for output in program.after.outputs} | fed | factors),
+        wanted=frozenset({output.value for output in program.after.outputs} | fed.keys() | factors),
         results=frozenset(op.id.subject for op in products if op.output and op.output.kind in _RESULTS),
         fed=fed,
         carried=plan.program.long_rows or not plan.loops_over_tiles,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from wsopt.emit.tensors import GLUON, turned, word_elements
 from wsopt.graph.types import DType
-from wsopt.tensors.views import FRAGMENT, Packing, Role, Source, View
+from wsopt.tensors.views import FRAGMENT, WITHOUT_FRACTION, Packing, Role, Source, View
 
 SHARED_COLUMNS = 4
 """Threads of a warp that share a row of a product's operand."""
@@ -45,7 +45,7 @@ class Unpacking:
 def unpacking(view: View, dtype: DType) -> Unpacking:
     """How a product's operand of a type is made of a view's fragments."""
     if view.dtype is DType.I4:
-        name = "unpacked_i4" if view.zero is None else f"unpacked_u4_{view.zero}"
+        name = "unpacked_i4" if view.zero is None else f"unpacked_u4_{view.zero}".replace("-", "raised_by_")
         shifts = 0, 4, 8, 12
         asm = tuple(_four_bits(shifts, view.zero, dtype))
         return Unpacking(name, asm, len(shifts), dtype, "4, 4, 2, 2, 2", (0, 1, 3, 6, 5, 2, 4))
@@ -59,22 +59,23 @@ def _twice(half: int) -> str:
 
 
 _NUMBER_WITHOUT_FRACTION = {DType.BF16: 0x4300, DType.F16: 0x6400}
-"""The number whose last bit of the fraction is worth one: 128 and 1024."""
+"""The bits of `WITHOUT_FRACTION`."""
 
 
 def _four_bits(shifts: tuple[int, ...], zero: int | None, dtype: DType) -> Iterator[str]:
     """Number by number: shifted to the end, masked, and less what the bits stand behind and the zero; of signed ones
-    the sign's bit is turned round, and they are less its value.
+    the sign's bit is turned round, and they are less its value. From raised numbers nothing is subtracted.
     """
     words, base = f"${len(shifts)}", _NUMBER_WITHOUT_FRACTION[dtype]
-    behind = base + (_SIGNED_I4 if zero is None else 0)
-    yield from _numbers(x=behind, n=base + (_SIGNED_I4 if zero is None else zero))
+    behind, raised = base + (_SIGNED_I4 if zero is None else 0), zero == -WITHOUT_FRACTION[dtype]
+    less = {} if raised else {"n": base + (_SIGNED_I4 if zero is None else zero)}
+    yield from _numbers(x=behind, **less)
     for place, shift in enumerate(shifts):
         source = f"${place}" if shift else words
         if shift:
             yield f"shr.b32 ${place}, {words}, {shift};"
         yield f"lop3.b32 ${place}, {source}, {_twice(0xF)}, x, 0x6a;"
-    for place, _ in enumerate(shifts):
+    for place, _ in enumerate(() if raised else shifts):
         yield f"sub.rn.{dtype.value}x2 ${place}, ${place}, n;"
 
 
@@ -189,7 +190,7 @@ def held_type(source: Source, users: list[DType], product: DType) -> DType:
     if source.view.packing is Packing.FRAGMENTS:
         return product
     if not own.is_float:
-        return own
+        return product if source.view.zero else own
     return own if users and all(user is own for user in users) else DType.F32
 
 
@@ -201,10 +202,10 @@ def loaded(view: View, buffer: str, dtype: DType, depth: int, layout: str) -> tu
     if view.of(Role.STREAM, depth) == 1:
         return f"{buffer}.reshape((CONSUMER_ROWS,)).load(gl.SliceLayout(1, {layout}))", ""
     shape = groups_layout(view)
-    return f"spread({_of_groups(view, buffer)}, {view.each}, {shape}, {layout})", "spread"
+    return f"spread({of_groups(view, buffer)}, {view.each}, {shape}, {layout})", "spread"
 
 
-def _of_groups(view: View, buffer: str) -> str:
+def of_groups(view: View, buffer: str) -> str:
     """A tile with an element a group. A turned one is read as it lies, and turned in registers: see `tile_load`."""
     layout = f"gl.SliceLayout(2, {groups_layout(view)})"
     if _as_rows(view):

@@ -6,7 +6,7 @@ subtile lies in two of them. Names count subtiles: `o` is all of a tile, `o_2` t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wsopt.program.types import Structure
@@ -82,6 +82,20 @@ def _halves(s: Structure, name: str, low: int, high: int) -> Iterator[str]:
     yield f"{left}, {right} = halves({subtile_name(s, name, low, high)}, {layout})"
     yield from _halves(s, name, low, middle)
     yield from _halves(s, name, middle, high)
+
+
+def cut_along(whole: str, names: Sequence[str], columns: int) -> Iterator[str]:
+    """Lines that cut a consumer's tile of so many columns into equal parts, a power of two of them, by name. Each has
+    elements of every thread, so that none changes its thread.
+    """
+    middle, width = len(names) // 2, columns // 2
+    both = names[:middle], names[middle:]
+    first, second = (own[0] if middle == 1 else f"{own[0]}_to_{len(own) - 1}" for own in both)
+    halves = f"{whole}.reshape((CONSUMER_ROWS, 2, {width})).permute((0, 2, 1))" if width > 1 else whole
+    yield f"{first}, {second} = {halves}.split()"
+    if middle > 1:
+        for half, own in zip((first, second), both, strict=True):
+            yield from cut_along(half, own, width)
 
 
 def subtile_name(s: Structure, name: str, low: int, high: int) -> str:

@@ -9,9 +9,11 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import block_factors, factors, masks, narrow, online, padding
 from wsopt.frontend.assemble import assemble
 from wsopt.frontend.axes import Axes
+from wsopt.frontend.folded_zeros import fold_zeros
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.packing import pack_constants
 from wsopt.frontend.roles import graph_axes
+from wsopt.frontend.scaled_sums import with_scaled_sums
 from wsopt.frontend.translate import translate
 from wsopt.frontend.types import Region
 from wsopt.frontend.values import Draft
@@ -65,4 +67,4 @@ def _region(axes: Axes) -> Region:
     for rewrite, kinds in PASSES:
         if axes.kind in kinds:
             draft = rewrite(draft)
-    return pack_constants(assemble(draft))
+    return with_scaled_sums(fold_zeros(pack_constants(assemble(draft))))

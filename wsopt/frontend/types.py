@@ -71,7 +71,7 @@ class Region:
     `deterministic` one wants the same bits of a row whatever rows there are beside it. Where rows are cut into
     segments, each with matrices of its own, `offsets` say where those of each end. What is made of rows that a
     consumer holds may be made `in_parts` as well: of the same rows read part by part, as a structure of fewer columns
-    has them.
+    has them. Products of weights in groups may have `scaled_sums` as well: the scales are factors of partial sums.
     """
 
     name: str
@@ -93,6 +93,7 @@ class Region:
     ending: tuple[Statement, ...] = ()
     offsets: Source | None = None
     in_parts: Region | None = None
+    scaled_sums: Region | None = None
     row_sources: tuple[Source, ...] = field(init=False, repr=False, compare=False)
     """The sources whose tiles of rows stream, where there is no product."""
 
@@ -122,6 +123,10 @@ class Region:
         """
         own = self.in_parts if self.in_parts and columns < self.extent(Role.COLUMN) else self
         return _by_address(own) if by_address else own
+
+    def of_sums(self, scaled: bool) -> Region:
+        """The region that a structure is one of whose partial sums are `scaled`, or else its weights."""
+        return self.scaled_sums if scaled and self.scaled_sums else self
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""

@@ -29,7 +29,7 @@ def is_legal(region: Region, machine: Machine, s: Structure) -> bool:
         (not one_group and (s.rows < 2 * least or s.consumers > 1))
         or (s.subtiles > 1 and s.subtile_columns < MIN_SUBTILE_COLUMNS)
         or (s.sharing is Sharing.PING_PONG and (s.consumers == 1 or not s.persistent))
-        or (s.depth > 128 and promotes(region, machine))
+        or (s.depth > 128 and promotes(region, machine) and not region.body)
         or max(s.rows, s.columns, s.depth) > machine.tma_box_extent_max
         or (region.whole_rows and not whole)
         or (s.rows >= 2 * region.extent(row_role(s.swap)) and s.rows > least)

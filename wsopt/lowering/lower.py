@@ -166,7 +166,7 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
     Of sums in tensor memory a consumer has one epilogue subtile at a time in registers.
     """
     kinds = (ValueKind.SUM, ValueKind.PARTIAL)
-    tiles = sum(value.id.kind in kinds and value.consumer == 0 for value in loop.values)
+    tiles = sum(value.sets for value in loop.values if value.id.kind in kinds and value.consumer == 0)
     columns = s.columns if target_of(machine).sums is Sums.REGISTERS else s.subtile_columns
     threads = s.consumer_warps * machine.threads_per_warp
     if region.body:
@@ -198,7 +198,7 @@ def _row_values(region: Region, loop: Cut) -> int:
 
 def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
-    region = region.of_structure(s.columns, by_address=s.occupancy > 0)
+    region = region.of_structure(s.columns, by_address=s.occupancy > 0).of_sums(s.scaled_sums)
     once = _ungrouped.__wrapped__ if extended() else _ungrouped  # what extensions add is no part of its key
     ungrouped = once(region, replace(s, group=1), machine)
     return replace(ungrouped, structure=s, grid=grid_of(region, s))

@@ -102,17 +102,24 @@ class Maker:
         return tuple((ValueKind.TILE, self.region.operand_name(view)) for view in dict.fromkeys(views))
 
     def streamed_rings(self) -> list[Ring]:
-        """A ring for each tensor, but for scales of groups: they share the slots of the numbers that they scale."""
+        """A ring for each tensor, but for scales of groups: they share the slots of the numbers that they scale. As
+        factors of partial sums a product reads them behind its operands, and a K-block has one slot for all tensors.
+        """
         members = [self.member(view) for view in self.region.streams]
+        if self.region.factor_sources:
+            return [Ring("ring", ("",), tuple(map(self._load, members)))]
         packed = [one for one in members if one.view.packing is Packing.FRAGMENTS][:1]
         shared = [one for one in members if packed and one.view.each > 1]
         found = list[Ring]()
         for member in (one for one in members if one not in shared):
             held = [member, *(shared if member in packed else [])]
-            shapes = [self.shape(one.view, self.s.tile_rows) for one in held]
-            loads = (Load(one, None, shape, one.box(shape)) for one, shape in zip(held, shapes, strict=True))
-            found.append(Ring(f"{member.name}_ring", (member.name,), tuple(loads)))
+            found.append(Ring(f"{member.name}_ring", (member.name,), tuple(map(self._load, held))))
         return found
+
+    def _load(self, member: Member) -> Load:
+        """The copies of a tensor for all consumers."""
+        shape = self.shape(member.view, self.s.tile_rows)
+        return Load(member, None, shape, member.box(shape))
 
     def holds(self, part: Part, parts: Sequence[Part]) -> Iterator[Held]:
         """Tiles that one step leaves to later ones, which read them side by side, or in order where rows stream."""

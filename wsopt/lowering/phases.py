@@ -202,17 +202,29 @@ def _unpacked(views: Iterable[View]) -> InstructionMix:
     """Instructions an element in which a K-block's packed tiles are taken apart."""
     mix = InstructionMix()
     for view in views:
-        mix = mix + InstructionMix(_UNPACKED[view.dtype])
+        raised = view.zero is not None and view.zero < 0  # they stay behind what is subtracted of others
+        mix = mix + InstructionMix(
+            {k: n for k, n in _UNPACKED[view.dtype].items() if k != "add" or not raised}
+        )
     return mix
 
 
 def k_block_mix(
-    items: Iterable[Item], every: Sequence[BodyItem], eighths: int, maxima: float = 1.0
+    items: Iterable[Item],
+    every: Sequence[BodyItem],
+    eighths: int,
+    maxima: float = 1.0,
+    taken_apart: Container[str | Scalar] = (),
 ) -> InstructionMix:
-    """Instructions an element of a K-block for some items of a loop whose items are `every` one."""
-    return element_mix(
-        items, K_BLOCK, lambda item: _fused(item, every, sums=False), eighths=eighths, maxima=maxima
-    )
+    """Instructions an element of a K-block for some items of a loop whose items are `every` one. Fragments that are
+    `taken_apart` are in their product's type already: no instruction rounds them to it.
+    """
+
+    def fused(item: Statement) -> bool:
+        rounded = family_of(item.primitive) is Family.ROUNDING and item.args[0] in taken_apart
+        return rounded or _fused(item, every, sums=False)
+
+    return element_mix(items, K_BLOCK, fused, eighths=eighths, maxima=maxima)
 
 
 def k_block_phase(
@@ -231,7 +243,8 @@ def k_block_phase(
     packed = [view for view in every_view if view.packing is Packing.FRAGMENTS]
     plain = [view for view in every_view if view not in packed]
     statements, special = _chain(items, s)
-    mix = k_block_mix(items, every, s.exp2_eighths, 0.5 if by_threads else 1.0) + _unpacked(packed)
+    fragments = {source.name for source in read if source.view in packed}
+    mix = k_block_mix(items, every, s.exp2_eighths, 0.5 if by_threads else 1.0, fragments) + _unpacked(packed)
     lanes = 1 if by_threads else 4
     floats = sum(view.dtype.is_float and view.dtype.bits < 32 for view in plain)
     whole = sum(view.dtype in (DType.I8, DType.BOOL) for view in plain)

@@ -17,7 +17,7 @@ from wsopt.lowering.legal import (
 )
 from wsopt.lowering.parted import may_share, split_counts
 from wsopt.lowering.product_steps import releases_early
-from wsopt.lowering.promotion import is_promoted
+from wsopt.lowering.promotion import is_promoted, may_be_cut
 from wsopt.machine.types import Machine
 from wsopt.program.limits import Lifted, Limit
 from wsopt.program.types import Sharing, Structure, column_role, row_role
@@ -52,8 +52,11 @@ def product_structures(region: Region, machine: Machine, lifted: Lifted) -> Iter
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
     early_release = (True, False) if releases_early(region, machine) and not region.body else (True,)
     promoted = [is_promoted(one, region, machine) for one in region.contractions]
-    copies = (1, 2) if any(promoted) and (all(promoted) or Limit.ALL_PROMOTED in lifted) else (1,)
-    least = 16 if region.body else 64, machine.mma_columns_step
+    several = any(promoted) and not region.body and (all(promoted) or Limit.ALL_PROMOTED in lifted)
+    copies = (1, 2) if several else (1,)
+    # Weights that the loop computes are the rows: of few columns one instruction has all.
+    own = max(machine.mma_columns_step, min(16, pow2(region.extent(Role.COLUMN))))
+    least = own if region.body else 64, machine.mma_columns_step
     transforms, tails = _transforms(region, machine, lifted), _tails(region, machine, depths, copies)
     for swap in (False, True) if few and target.swaps else (False,):
         sizes = [*_columns(region.extent(column_role(swap)), least[swap], machine)]
@@ -137,13 +140,17 @@ def _tiles(
 
 
 def _has_factors(region: Region, columns: int, depth: int, lifted: Lifted) -> bool:
-    """Whether the sums of a K-block have one factor a row for each tensor of factors: a block has whole K-blocks.
-    emitter.v1: it has whole tiles of columns as well.
+    """Whether the sums of a K-block have one factor a row for each tensor of factors: a block has whole K-blocks. Of
+    an operand in registers a K-block may have several blocks, and sums for each. emitter.v1: a block has whole tiles
+    of columns as well.
     """
     views = [source.view for source in region.factor_sources]
     whole = Limit.ONE_FACTOR in lifted
     tiles = all(whole or one.column_each == 1 or one.column_each % columns == 0 for one in views)
-    return tiles and all(one.each % depth == 0 for one in views)
+    whole_k_blocks = (one.each % depth == 0 for one in views)
+    return tiles and (
+        all(whole_k_blocks) or (bool(region.body) and all(may_be_cut(depth, one.each) for one in views))
+    )
 
 
 def _transforms(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from wsopt.lowering.lower import bounds_of
 from wsopt.lowering.reduced_graph import ALIGNMENT, alike, at_extents, shared_axes
 from wsopt.program.row_layout import reduces_outer
 from wsopt.program.types import Structure, column_role, row_role
-from wsopt.tensors.views import FRAGMENT, Bound, Packing, Role
+from wsopt.tensors.views import FRAGMENT, TMA_BITS, Bound, Packing, Role
 
 _SHORTEST = 8
 """Rows, and elements of the streamed axis, of the shortest run: a part of one K-block. Elements of the last K-block
@@ -124,7 +124,7 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
     rows = math.ceil((2 * s.tile_rows + s.rows // 2) / ALIGNMENT) * ALIGNMENT
     columns = math.ceil((2 * s.columns + s.columns // 4) / ALIGNMENT) * ALIGNMENT
     rest = (s.tail or s.depth) * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST
-    targets = {row: rows + ALIGNMENT // 2 * (not s.swap), column: columns, Role.SEGMENT: _SEGMENTS}
+    targets = {row: rows + _ragged_rows(axes) * (not s.swap), column: columns, Role.SEGMENT: _SEGMENTS}
     whole = _fragment(axes)
     targets[Role.STREAM] = math.ceil(((k_iterations - 1) * s.depth + rest) / whole) * whole
     if axes.kind is Kind.PRODUCTS and axes.batches:
@@ -164,6 +164,15 @@ def _fragment(axes: Axes) -> int:
         return 1
     views = (source.view for source in find_region(axes.graph).streamed_sources)
     return math.lcm(*(FRAGMENT[view.dtype] for view in views if view.packing is Packing.FRAGMENTS))
+
+
+def _ragged_rows(axes: Axes) -> int:
+    """Rows of the last tile behind whole ones: as few as TMA may begin the next row of turned factors behind."""
+    if axes.kind is not Kind.COMPUTED:
+        return ALIGNMENT // 2
+    views = (source.view for source in find_region(axes.graph).streamed_sources)
+    turned = (TMA_BITS // view.dtype.bits for view in views if view.packing is Packing.TURNED)
+    return max(ALIGNMENT // 2, *turned, 0)
 
 
 def _in_parts(axes: Axes, role: Role, target: int, *, kept: bool, longer: bool) -> dict[Dim, int]:

@@ -41,11 +41,24 @@ def structures(region: Region, machine: Machine, lifted: Lifted = frozenset()) -
         yield from _k_block_structures(region, machine, lifted)
     elif region.contractions:
         yield from product_structures(region, machine, lifted)
+        yield from _with_scaled_sums(region, machine, lifted)
     else:
         yield from row_structures(region, machine)
         if region.in_parts:
             yield from row_structures(region.in_parts, machine)
         yield from resident_structures(region, machine)
+
+
+def _with_scaled_sums(region: Region, machine: Machine, lifted: Lifted) -> Iterator[Structure]:
+    """Structures in which scales of groups multiply partial sums.
+
+    emitter.v1: consumers take their own weights apart.
+    """
+    if region.scaled_sums is None:
+        return
+    for s in product_structures(region.scaled_sums, machine, lifted):
+        if not s.transforms:
+            yield replace(s, scaled_sums=True)
 
 
 def _whole_columns(region: Region, machine: Machine) -> Iterator[int]:

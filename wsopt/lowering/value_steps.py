@@ -19,9 +19,11 @@ from wsopt.lowering.phases import (
     lazy_rows,
     read_by,
 )
+from wsopt.lowering.promotion import sum_sets
 from wsopt.program.facts import (
     Moved,
     Product,
+    Promotion,
     Release,
     Rescale,
 )
@@ -82,7 +84,7 @@ class Values(Maker):
             given, after = ((ValueKind.OPERAND, factor),), (OpKind.WRITE, factor, When.SAME)
             yield Part(replace(step, inputs=given, after=(*step.after, after), apart=True))
         for item in sums:
-            yield from self._value_products(item)
+            yield from self._promoted(item) if item.factors else self._value_products(item)
 
     def _phases(self, number: int, items: tuple[Item, ...]) -> Iterator[tuple[str, tuple[Item, ...]]]:
         """A phase's steps: where sums lie apart, the factors by which they are rescaled come first."""
@@ -197,6 +199,25 @@ class Values(Maker):
         inputs = (first, *self.read([product.right]))
         step = Step(OpKind.MMA, name, counts, inputs, made, (s.rows, columns), after)
         return Part(step, computed, (name,), ((name, 32),) if scores else ())
+
+    def _promoted(self, product: Contraction) -> Iterator[Part]:
+        """A product that leaves partial sums, a set for each part of the K-block with factors of its own, and the
+        step that adds them to the sums before they are made again.
+        """
+        s, name, part = self.s, product.name, self._value_product(product)
+        factors = [source.view for source in self.region.sources if source.name in product.factors]
+        sets, step = sum_sets(factors, s.depth), part.step
+        assert isinstance(step.counts, Product), "a product's counts"
+        partial, total, shape = (ValueKind.PARTIAL, name), (ValueKind.SUM, name), (s.rows, s.columns)
+        made = replace(
+            step, inputs=(*step.inputs, *self.read(factors)), output=partial,
+            counts=replace(step.counts, factors=len(factors), sets=sets),
+            shape=(sets, *shape) if sets > 1 else shape, after=((OpKind.ACCUMULATE, name, When.AGAIN),),
+        )  # fmt: skip
+        yield replace(part, step=made)
+        after = ((OpKind.MMA, name, When.SAME), (OpKind.ACCUMULATE, name, When.BEFORE))
+        counts = Promotion(sets * s.rows * s.columns, s.consumer_warps, True)
+        yield Part(Step(OpKind.ACCUMULATE, name, counts, (partial, total), total, shape, after))
 
     def _linked(self, parts: Sequence[Part]) -> Iterator[Step]:
         """The steps, each after those that make what it needs."""

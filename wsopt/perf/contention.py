@@ -13,7 +13,8 @@ from types import MappingProxyType
 from wsopt.machine.cost import unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
-from wsopt.program.facts import Arithmetic, Beside, Product, Transform
+from wsopt.perf.costs import PROMOTION, SCALED_PROMOTION
+from wsopt.program.facts import Arithmetic, Beside, Product, Promotion, Transform
 from wsopt.program.ids import OpId, OpKind, ValueKind
 from wsopt.program.known import of_loop
 from wsopt.program.program import ARITHMETIC, RingPlan, TileOp, TileProgram, Unit
@@ -40,10 +41,11 @@ def issue_cycles(program: TileProgram) -> Mapping[str, int]:
     return MappingProxyType(dict(found))
 
 
-def busiest(program: TileProgram, without: Unit) -> int:
-    """Cycles an iteration for which the busiest unit, one left out, or the busiest thread is held."""
+def busiest(program: TileProgram, machine: Machine, without: Unit) -> int:
+    """Cycles an iteration for which the busiest unit, one left out, the schedulers or the busiest thread is held."""
     units = [cycles for unit, cycles in held_cycles(program).items() if unit != without]
-    return max(*units, *issue_cycles(program).values())
+    schedulers = math.ceil(scheduler_cycles(program, machine))
+    return max(*units, schedulers, *issue_cycles(program).values())
 
 
 def norm(parts: tuple[float, ...], knee: float) -> float:
@@ -157,6 +159,9 @@ def scheduler_cycles(program: TileProgram, machine: Machine) -> float:
         match op.counts:
             case (Arithmetic() as work) | Transform(work=work) | Beside(work=work):
                 issued += unit_cycles(machine, work.mix, work.elements).get(MachineUnit.ISSUE, 0.0)
+            case Promotion(elements=elements, scaled=scaled):
+                mix = SCALED_PROMOTION if scaled else PROMOTION
+                issued += unit_cycles(machine, mix, elements).get(MachineUnit.ISSUE, 0.0)
             case Product(registers=True):
                 reads += op.instructions * machine.mma_least_cycles_registers
     return issued + reads if reads else 0.0

@@ -325,7 +325,7 @@ def ramps(program: TileProgram, machine: Machine, slots: int) -> Ramps | None:
     steady = last = steady_loop(demand, machine, slots)
     if last_demand != demand:
         last = steady_loop(last_demand, machine, slots)
-    product = busiest(program, Unit.TMA)
+    product = busiest(program, machine, Unit.TMA)
     least = math.ceil(s.copies * steady.k_block)
     return Ramps(
         slots=slots / s.copies,

@@ -171,7 +171,7 @@ def time_of(
         # that two bounds that are alike add up as a norm.
         lines = (
             Line(program.tiles / machine.sm_count, 0.0),
-            Line(0.0, fixed.waves * busiest(program, Unit.MEMORY)),
+            Line(0.0, fixed.waves * busiest(program, machine, Unit.MEMORY)),
         )
         return Time(lines, None, machine.copy_knee, fixed.start + fixed.fill, fixed.tail)
     if program.work is not None:

@@ -98,6 +98,7 @@ class Product:
     stretches: int = 1
     factors: int = 0
     paired: bool = False
+    sets: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class Limit(StrEnum):
     EQUAL_SUBTILES = "equal epilogue subtiles"
     ONE_FACTOR = "one factor a row for partial sums"
     SEGMENTS = "groups cut by offsets in persistent blocks"
+    SCALED_TRANSFORM = "partial sums scaled where consumers compute operands"
 
 
 MOST_SLOTS = 32
@@ -380,6 +381,14 @@ RECORDS = (
         How.CHOICES,
         "Blocks of one tile, split sums and equal shares are structures there too.",
         ("lowering/product_structures.py:_in_segments",),
+    ),
+    Record(
+        Limit.SCALED_TRANSFORM,
+        "Scales of groups may not multiply partial sums where a transform warpgroup takes the weights apart.",
+        "A consumer reads the scales from the slot of the weights, which the transform warpgroup hands back.",
+        How.BYTES,
+        "The model cannot express it; the gain is at most what the prediction has above its bytes.",
+        ("lowering/structures.py:_with_scaled_sums",),
     ),
 )
 """Every limit, in the order in which the documentation has them."""

@@ -66,6 +66,11 @@ class Value:
         return math.prod(self.shape) * self.dtype.bits // 8
 
     @property
+    def sets(self) -> int:
+        """Sets of sums that it is, of so many rows by columns each: one for each part of what is contracted."""
+        return self.shape[0] if len(self.shape) > len(FULL) else 1
+
+    @property
     def tensor_columns(self) -> int:
         """Columns of tensor memory that it takes, 32 bits each: none in those of another tile."""
         apart = self.space is Space.TENSOR and self.within is None

@@ -66,9 +66,10 @@ class Structure:
     both read. With `lazy` sums that lie apart are rescaled where a row's maximum has grown by more than a little.
     Of rows that no SM holds, and that are read in two passes, so many parts are `retained`: they stay in the ring
     from the first pass to the second, which begins with them. With `dynamic` the tiles of persistent blocks are taken
-    at run time, each by the block that is free first; without, a block takes every so-manieth. With an `occupancy` an
-    SM has so many blocks at a time, of one tile and one consumer each, whose threads read and store by address;
-    with 0 a block has an SM to itself.
+    at run time, each by the block that is free first; without, a block takes every so-manieth. With `scaled_sums`
+    scales of groups multiply each group's partial sums; without, every weight before its product. With an `occupancy`
+    an SM has so many blocks at a time, of one tile and one consumer each, whose threads read and store by address; with
+    0 a block has an SM to itself.
     """
 
     rows: int
@@ -94,6 +95,7 @@ class Structure:
     lazy: bool = False
     retained: int = 0
     dynamic: bool = False
+    scaled_sums: bool = False
     occupancy: int = 0
 
     @property
@@ -154,6 +156,7 @@ class Structure:
         blocks += ", equal shares of all K-blocks" if self.shares else ""
         blocks += ", pairs of blocks" if self.paired else ""
         blocks += ", lazy rescaling" if self.lazy else ""
+        blocks += ", scaled partial sums" if self.scaled_sums else ""
         blocks += f", {self.retained} parts of rows retained" if self.retained else ""
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "

@@ -92,6 +92,9 @@ TOUCHES: Mapping[Limit, Touches] = {
     Limit.LOADERS: lambda program, machine: len(program.of(OpKind.TMA_LOAD)) > 1,
     Limit.OWN_OPERATIONS: _consumers_issue,
     Limit.ROWS_OF_TILES: lambda program, machine: program.iteration is Iteration.TILE,
+    Limit.SCALED_TRANSFORM: lambda program, machine: (
+        program.structure.transforms > 0 and program.region.scaled_sums is not None
+    ),
 }
 """Whether a limit leaves schedules of a program out that fits its budgets."""
 

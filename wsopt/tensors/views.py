@@ -68,6 +68,10 @@ FRAGMENT = {DType.I4: 128, DType.I8: 64}
 """Elements of a row that are packed as fragments together: 16 bytes for each of the four threads that share a row."""
 
 
+WITHOUT_FRACTION = {DType.BF16: 128, DType.F16: 1024}
+"""The number of each type whose last bit of the fraction is worth one: bits of whole numbers are read behind it."""
+
+
 TMA_BITS = 128
 """Bits of which the addresses of a tensor map's rows are multiples (CUDA driver API, cuTensorMapEncodeTiled)."""
 
@@ -113,7 +117,8 @@ class View:
 
     So many neighbours along the streamed axis share `each` element: those of a group share its scale. Those of a
     block share it along the columns as well (`column_each`). Whole numbers of four bits are signed, or unsigned and
-    less a `zero`. A constant may have a `packing`; its strides are those of the packed tensor then.
+    less a `zero`; a negative one raises them, and what is subtracted from them likewise. A constant may have a
+    `packing`; its strides are those of the packed tensor then.
 
     Of the innermost dimension, or its innermost part, one element may be seen alone: what is seen begins at an
     `offset` of so many elements then, and `single` has such dimensions, each with its extent and stride.
