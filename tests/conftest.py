@@ -16,6 +16,7 @@ import machine_code
 
 from wsopt import candidates
 from wsopt.codegen import aot
+from wsopt.export import binary
 from wsopt.machine import Machine, load_machine
 
 MARKS_OF_FIXTURES = {
@@ -83,6 +84,7 @@ def machine_code_that_is_known() -> Iterator[None]:
     """Texts of kernels whose machine code has a record are compiled now and then only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aot, "ask_child", machine_code.answer)
+        patch.setattr(binary, "ask_child", machine_code.binary)
         yield
 
 

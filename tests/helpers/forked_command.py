@@ -97,10 +97,12 @@ def _load_all() -> None:
     import machine_code
 
     from wsopt.codegen import aot
+    from wsopt.export import binary
 
     for name in LOADED:
         importlib.import_module(f"wsopt.{name}")
     aot.ask_child = machine_code.answer
+    binary.ask_child = machine_code.binary
 
 
 def _serve() -> None:
