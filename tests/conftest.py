@@ -13,6 +13,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
 import machine_code
+import solver_answers
+from ortools.sat.python import cp_model
 
 from wsopt import candidates
 from wsopt.codegen import aot
@@ -85,6 +87,14 @@ def machine_code_that_is_known() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aot, "ask_child", machine_code.answer)
         patch.setattr(binary, "ask_child", machine_code.binary)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def answers_that_are_known() -> Iterator[None]:
+    """Models whose answer takes long and has a record are solved now and then only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cp_model.CpSolver, "solve", solver_answers.solve)
         yield
 
 

@@ -95,6 +95,8 @@ def _load_packages() -> None:
 
 def _load_all() -> None:
     import machine_code
+    import solver_answers
+    from ortools.sat.python import cp_model
 
     from wsopt.codegen import aot
     from wsopt.export import binary
@@ -103,6 +105,7 @@ def _load_all() -> None:
         importlib.import_module(f"wsopt.{name}")
     aot.ask_child = machine_code.answer
     binary.ask_child = machine_code.binary
+    cp_model.CpSolver.solve = solver_answers.solve
 
 
 def _serve() -> None:
