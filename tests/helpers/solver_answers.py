@@ -18,8 +18,8 @@ from ortools.sat.python import cp_model, cp_model_helper
 
 from wsopt.solve import worker
 
-LEAST = 0.001
-"""Work, in deterministic time, from which on an answer gets a record: some hundredths of a second of a core, where to
+LEAST = 0.0002
+"""Work, in deterministic time, from which on an answer gets a record: a hundredth of a second of a core, where to
 ask for a record takes half a hundredth.
 """
 
