@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -12,9 +13,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
 import machine_code
+import solver_answers
+from ortools.sat.python import cp_model
 
 from wsopt import candidates
 from wsopt.codegen import aot
+from wsopt.export import binary
 from wsopt.machine import Machine, load_machine
 
 MARKS_OF_FIXTURES = {
@@ -35,6 +39,30 @@ MARKS_OF_FIXTURES = {
 MARKS_OF_LONG_TESTS = ("solver", "compiler", "torch", "slow")
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Each process of pytest-xdist begins to collect in another folder than the others.
+
+    pytest rewrites the assertions of every file, for half a minute of a core, where no process has kept the outcome
+    yet; so the processes of one run leave that to each other, instead of all doing the same at the same time.
+    """
+    given, asked = getattr(session.config, "workerinput", None), list(map(Path, session.config.args))
+    if given is None or len(asked) != 1 or not asked[0].is_dir():
+        return
+    parts = sorted(str(one) for one in asked[0].iterdir() if one.is_dir() or one.match("test_*.py"))
+    first = int(given["workerid"].removeprefix("gw")) * len(parts) // int(given["workercount"])
+    session.config.args[:] = parts[first:] + parts[:first]
+
+
+def pytest_collection_finish() -> None:
+    """What collecting has made stays to the end: Python looks for garbage among the rest."""
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Python frees all at its end, lest modules in C++ tell of leaks."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses among them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -44,7 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     item.add_marker(mark)
     # Files with long tests first: short ones at the end keep every process busy until all are done.
     long = {item.path for item in items if any(map(item.get_closest_marker, MARKS_OF_LONG_TESTS))}
-    items.sort(key=lambda item: item.path not in long)
+    items.sort(key=lambda item: (item.path not in long, item.path))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -63,6 +91,15 @@ def machine_code_that_is_known() -> Iterator[None]:
     """Texts of kernels whose machine code has a record are compiled now and then only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aot, "ask_child", machine_code.answer)
+        patch.setattr(binary, "ask_child", machine_code.binary)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def answers_that_are_known() -> Iterator[None]:
+    """Models whose answer takes long and has a record are solved now and then only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cp_model.CpSolver, "solve", solver_answers.solve)
         yield
 
 

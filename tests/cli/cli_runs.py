@@ -26,12 +26,12 @@ def environment(cwd: Path, **more: str) -> dict[str, str]:
     return {**os.environ, **own, **more}
 
 
-def wsopt(cwd: Path, *arguments: str, **variables: str) -> Done:
-    """Run `wsopt` in `cwd` to its end: in a process of its own from the start where `variables` are given, which
-    Python may read as it starts.
+def wsopt(cwd: Path, *arguments: str, first: str = "", **variables: str) -> Done:
+    """Run `wsopt` in `cwd` to its end, and the program `first` before it is loaded: in a process of its own from the
+    start where `variables` are given, which Python may read as it starts.
     """
     if not variables:
-        return forked_command.run(cwd, arguments, environment(cwd))
+        return forked_command.run(cwd, arguments, environment(cwd), first)
     command = [sys.executable, "-m", "wsopt", *arguments]
     return subprocess.run(
         command,

@@ -27,11 +27,9 @@ platform.system = lambda: {system!r}
 """
 
 
-def without(folder: Path, *names: str, system: str = "Linux") -> dict[str, str]:
-    """The variables of a process that finds none of these modules, and takes the system for this one."""
-    folder.mkdir(exist_ok=True)
-    (folder / "sitecustomize.py").write_text(HIDDEN.format(names=names, system=system), encoding="utf-8")
-    return {"PYTHONPATH": f"{folder}:{ROOT}"}
+def without(*names: str, system: str = "Linux") -> str:
+    """A program after which none of these modules is found, and the system is taken for this one."""
+    return HIDDEN.format(names=names, system=system)
 
 
 REMEDIES = {
@@ -53,8 +51,8 @@ REMEDIES = {
     ],
 )
 def test_compile_without_triton(system: str, options: tuple[str, ...], warm: Path) -> None:
-    variables = without(warm / "site", "triton", "fcntl" if system == "Windows" else "triton", system=system)
-    done = wsopt(warm, "compile", "small.json", "-o", "out", *options, **variables)
+    hidden = without("triton", "fcntl" if system == "Windows" else "triton", system=system)
+    done = wsopt(warm, "compile", "small.json", "-o", "out", *options, first=hidden)
     assert_says(done, 2, "Triton is not installed", REMEDIES[system])
     assert done.stderr.count("\n") == 1
     assert not (warm / "out").exists()
@@ -64,17 +62,17 @@ def test_a_graph_that_is_refused_is_told_so_without_triton(tmp_path: Path) -> No
     graph = product()
     graph["nodes"][1]["attrs"]["dtype"] = "i32"
     write(tmp_path, graph)
-    assert_says(wsopt(tmp_path, "compile", "graph.json", **without(tmp_path / "site", "triton")), 3, "node y")
+    assert_says(wsopt(tmp_path, "compile", "graph.json", first=without("triton")), 3, "node y")
 
 
 @pytest.mark.parametrize("names", [("triton", "torch"), ("triton", "torch", "fcntl", "resource")])
 def test_what_works_without_triton(names: tuple[str, ...], compiled: Compiled, warm: Path) -> None:
     """All that the sentence says works."""
-    variables = without(warm / "site", *names, system="Darwin")
-    done = wsopt(warm, "inspect", "small.wsopt", **variables)
+    hidden = without(*names, system="Darwin")
+    done = wsopt(warm, "inspect", "small.wsopt", first=hidden)
     assert done.stdout == (compiled.build / "report.txt").read_text(encoding="utf-8"), done.stderr
     for command in (("run", "small.wsopt", "--seeds", "2"), ("ops",), ("machines",), ("schema",)):
-        done = wsopt(warm, *command, **variables)
+        done = wsopt(warm, *command, first=hidden)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout
 
@@ -90,15 +88,13 @@ def test_what_works_without_triton(names: tuple[str, ...], compiled: Compiled, w
     ],
 )
 def test_commands_without_torch(command: tuple[str, ...], instead: str, warm: Path) -> None:
-    done = wsopt(warm, *command, **without(warm / "site", "torch"))
+    done = wsopt(warm, *command, first=without("torch"))
     assert_says(done, 2, "torch is not installed", instead)
     assert done.stderr.count("\n") == 1
 
 
 def test_a_plot_without_matplotlib_is_told_before_measuring(warm: Path) -> None:
-    done = wsopt(
-        warm, "validate-model", "small.json", "--plot", "a.svg", **without(warm / "site", "matplotlib")
-    )
+    done = wsopt(warm, "validate-model", "small.json", "--plot", "a.svg", first=without("matplotlib"))
     assert_says(done, 2, "matplotlib is not installed, and --plot needs it")
 
 

@@ -71,6 +71,8 @@ class Program:
     path: Path
     cubin: Path
     launch: dict[str, Any]
+    launcher: Path
+    """The launcher's object file."""
 
     def run(self, script: str, *, cubin: Path | None = None, **environment: object) -> list[dict[str, Any]]:
         """What it says when it is given a script; `environment` is the driver's."""
@@ -102,6 +104,13 @@ def driver() -> Path:
     return compiled
 
 
+def compiled(source: Path) -> Path:
+    """The object file of a source, beside it."""
+    made = source.with_suffix(".o")
+    compile_cpp(["-g", *sanitizers(), "-c", source, "-o", made])
+    return made
+
+
 def build_program(export: Export, folder: Path) -> Program:
     """The program of an export, compiled in a folder of its own."""
     for file, content in export.files.items():
@@ -113,9 +122,9 @@ def build_program(export: Export, folder: Path) -> Program:
     members = ", ".join(f'{{"{one}", &wsopt_{name}_tensors::{fields[one]}}}' for one in tensors)
     text = (HERE / "launched.cpp.txt").read_text().replace("NAME", name).replace("MEMBERS", members)
     (folder / "launched.cpp").write_text(text.replace(f"tensor {name} ADDRESS", "tensor NAME ADDRESS"))
-    sources = [folder / "launched.cpp", folder / f"{name}.cpp", driver()]
-    compile_cpp(["-g", *sanitizers(), *sources, "-o", folder / "launched"])
-    return Program(folder / "launched", folder / f"{name}.cubin", launch)
+    launcher = compiled(folder / f"{name}.cpp")
+    compile_cpp(["-g", *sanitizers(), folder / "launched.cpp", launcher, driver(), "-o", folder / "launched"])
+    return Program(folder / "launched", folder / f"{name}.cubin", launch, launcher)
 
 
 def script(dtypes: Mapping[str, str], tensors: Mapping[str, Seen]) -> str:

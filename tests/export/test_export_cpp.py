@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cpp_program import HERE, Program, build_program, calls, compile_cpp, compiler, sanitizers, script
+from cpp_program import Program, build_program, calls, compile_cpp, compiler, driver, sanitizers, script
 from evaluated_recipe import Evaluated
 from export_kernels import emitted, inputs
 from observed_launch import Launch, Seen, observe
@@ -357,8 +357,7 @@ def test_a_workspace_that_fails_is_told_and_given_back(call: str) -> None:
 def test_the_example_runs(name: str, tmp_path: Path) -> None:
     folder, made = program(name).path.parent, recipe(name)
     compile_cpp(
-        [*sanitizers(), folder / "example.cpp", folder / f"{made.name}.cpp", HERE / "fake_driver.cpp", "-o",
-         tmp_path / "example"]
+        [*sanitizers(), folder / "example.cpp", program(name).launcher, driver(), "-o", tmp_path / "example"]
     )  # fmt: skip
     launch, given = observed(name), []
     for one in made.inputs:

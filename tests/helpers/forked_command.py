@@ -2,6 +2,8 @@
 
 `run` asks for one command; `python forked_command.py` is the process that is forked. What loading does, and what a
 process of its own does at its end, is for the tests that start one (`test_cli_commands.py`, `test_cli_progress.py`).
+Where something is to be done before `wsopt` is loaded, such as hiding a package from it, the process that is forked
+(`python forked_command.py packages`) has loaded the packages that it always needs, and nothing of `wsopt`.
 Kernels whose machine code has a record are compiled now and then only, as in the tests' own processes: most commands
 compile the same few, and would search on meanwhile for each.
 """
@@ -33,16 +35,35 @@ LOADED = (
     "solve.search",
     "codegen",
 )
+PACKAGES = (
+    "diskcache",
+    "greenlet",
+    "jinja2",
+    "ml_dtypes",
+    "networkx",
+    "numpy",
+    "ortools.sat.python.cp_model",
+    "pydantic",
+    "pygments",
+    "rich",
+    "typer",
+)
+OPTIONAL = frozenset({"matplotlib", "torch", "triton"})
+"""Packages that are not installed everywhere, which tests hide: none may have been loaded by then."""
 SECONDS = 120
 
 
 def run(
-    cwd: Path, arguments: tuple[str, ...], environment: Mapping[str, str]
+    cwd: Path, arguments: tuple[str, ...], environment: Mapping[str, str], first: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run `wsopt` with these arguments, as `subprocess.run` would; a run of two minutes is killed."""
-    process = _process()
+    """Run `wsopt` with these arguments, as `subprocess.run` would; a run of two minutes is killed.
+
+    Where `first` is given, that program is run before anything of `wsopt` is loaded.
+    """
+    process = _process(*(("packages",) if first else ()))
     with tempfile.TemporaryDirectory() as folder:
         asked = {"cwd": str(cwd), "arguments": arguments, "environment": dict(environment), "folder": folder}
+        asked["first"] = first
         process.stdin.write(json.dumps(asked) + "\n")
         process.stdin.flush()
         status = int(process.stdout.readline())
@@ -53,9 +74,9 @@ def run(
 
 
 @cache
-def _process() -> Any:
+def _process(*arguments: str) -> Any:
     process = subprocess.Popen(
-        [sys.executable, __file__],
+        [sys.executable, __file__, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -65,14 +86,29 @@ def _process() -> Any:
     return process
 
 
-def _serve() -> None:
+def _load_packages() -> None:
+    for name in PACKAGES:
+        importlib.import_module(name)
+    assert not OPTIONAL & sys.modules.keys()
+    assert "wsopt" not in sys.modules
+
+
+def _load_all() -> None:
     import machine_code
+    import solver_answers
+    from ortools.sat.python import cp_model
 
     from wsopt.codegen import aot
+    from wsopt.export import binary
 
     for name in LOADED:
         importlib.import_module(f"wsopt.{name}")
     aot.ask_child = machine_code.answer
+    binary.ask_child = machine_code.binary
+    cp_model.CpSolver.solve = solver_answers.solve
+
+
+def _serve() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()
@@ -95,7 +131,8 @@ def _command(asked: Mapping[str, Any]) -> None:
             setattr(sys, name, io.TextIOWrapper(os.fdopen(number, "wb", closefd=False), encoding="utf-8"))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.argv = ["wsopt", *asked["arguments"]]
-        sys.modules["wsopt.cli"].main()
+        exec(asked["first"], {})
+        importlib.import_module("wsopt.cli").main()
         status = 0
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
@@ -108,4 +145,5 @@ def _command(asked: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    _load_packages() if sys.argv[1:] == ["packages"] else _load_all()
     _serve()

@@ -72,6 +72,8 @@ class Records:
     """What of a result is the same whenever and wherever it is found."""
     kept: Callable[[Any], Any] = field(default=lambda found: found)
     """What of it a record keeps."""
+    worth: Callable[[Any], bool] = field(default=lambda found: True)
+    """Whether it is worth a record, because finding it takes long enough."""
     found: dict[str, Any] = field(default_factory=dict)
     """What was found by this process; it is not found again."""
 
@@ -89,7 +91,7 @@ class Records:
             assert key not in known or self.plain(made) == self.plain(known[key]), self.fault
             self.found[key] = made
         result = json.loads(json.dumps(self.found[key]))
-        if folder := os.environ.get("WSOPT_RECORD"):
+        if (folder := os.environ.get("WSOPT_RECORD")) and self.worth(result):
             with (Path(folder) / f"{self.name}.{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps([key, self.kept(result)]) + "\n")
         return result

@@ -6,16 +6,23 @@ tests need no simulation until their text changes, or what executes and judges i
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import records
 
 import wsopt.interpret
+from wsopt import simulation
+from wsopt.agreement.judge import Agreement
+from wsopt.graph.serialize import canonical_bytes
 
 
 def _without_numbers(fault: str | None) -> str | None:
@@ -44,3 +51,52 @@ def fault(case: str, source: str, seed: int, find: Callable[[], str | None]) -> 
     key = records.key_of(_code(), np.__version__, sys.version_info[:2], case, source, seed)
     found: str | None = RECORDS.get(key, find)
     return found
+
+
+EXECUTED = simulation._executed
+RUNS = records.Records(
+    "simulated_runs",
+    fault="a run of a simulation finds something else",
+    plain=lambda found: (found["seeds"], found["ran"]),  # digits of what is off are a machine's own
+)
+
+
+@functools.cache
+def _code_of_runs() -> str:
+    """A digest of the code that makes a run's inputs, executes a kernel on them and judges it."""
+    return records.digest_of([Path(simulation.__file__)])
+
+
+def executed(
+    run: simulation.Run,
+    source: str,
+    blocks: Callable[[int], int],
+    progress: Callable[[int, int], None],
+    ran: set[int],
+    enough: Callable[[], bool],
+) -> tuple[Agreement, int]:
+    """As `simulation._executed`, whose limit in time is none here. A run that finds a fault has no record."""
+
+    def find() -> dict[str, Any]:
+        new = set[int]()
+        worst, seeds = EXECUTED(run, source, blocks, progress, new, lambda: False)
+        return {"seeds": seeds, "ran": sorted(new), "worst": dataclasses.astuple(worst)[:3]}
+
+    assert not enough()
+    case = (canonical_bytes(run.graph).decode(), run.seeds, run.given, [*map(blocks, range(run.seeds))])
+    key = records.key_of(_code(), _code_of_runs(), np.__version__, sys.version_info[:2], case, source)
+    found = RUNS.get(key, find)
+    ran |= set(found["ran"])
+    return Agreement(*found["worst"]), found["seeds"]
+
+
+@contextmanager
+def known_runs() -> Iterator[None]:
+    """A context in which runs that have a record are executed now and then only.
+
+    It is for tests of kernels. What a build says of a run has digits that are a machine's own, and other processes,
+    which know no records, may be asked for the same build.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulation, "_executed", executed)
+        yield

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import forked_command
 import pytest
 from tune_examples import FakeMeasurer
 
@@ -112,13 +112,7 @@ def test_results_from_another_machine(cache: Path, small: Graph, h200: Machine, 
     (tmp_path / "small.json").write_text(json.dumps(graph_to_json(small)))
 
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        words, variables = (
-            [sys.executable, "-m", "wsopt", *arguments],
-            {**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        return subprocess.run(
-            words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120, check=False
-        )
+        return forked_command.run(tmp_path, arguments, {**os.environ, "PYTHONPATH": str(ROOT)})
 
     done = command("tune", "small.json", "-k", str(KEEP), "--candidates", "there")
     assert done.returncode == 0, done.stderr

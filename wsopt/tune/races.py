@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -76,6 +77,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 }
 
 
+@functools.lru_cache(maxsize=256)  # a session asks for those of the same kernels at every step
 def code_digest(source: str) -> str:
     """A digest of a kernel.py that comments, blank lines and its docstring are no part of."""
     first = ast.parse(source).body[0]
