@@ -187,7 +187,7 @@ def _store(store: Store, machine: Machine) -> Cost:
     latency, shared = machine.latency, _shared_cycles(store.staged, machine)
     each = 2 * latency.barrier + latency.smem_store + latency.fence_behind_stores
     issue = store.outputs * each / store.passes + shared
-    accesses = _accesses(store.by_address, store.at_once, machine)
+    accesses = _accesses(store.by_address, store.at_once, _STORE, machine)
     issue += store.values * latency.smem_store + accesses
     drain = latency.tma_store / 2 + load_cycles(store.copied, machine) if store.outputs else 0.0
     memory = memory_cycles(store.copied, store.tiles, machine)
@@ -375,7 +375,7 @@ def _read(read: Read, machine: Machine) -> Cost:
     latency = math.ceil(waits + max(cycles, widening))
     pipes: tuple[tuple[Unit, int], ...] = ((Unit.ALU, widening), (Unit.SHARED, cycles))
     if read.by_address:
-        accesses = _accesses(read.by_address, read.at_once, machine)
+        accesses = _accesses(read.by_address, read.at_once, _LOAD, machine)
         latency = math.ceil(
             machine.latency.mbarrier_wait + machine.latency.tma_load_dram + max(accesses, widening)
         )
@@ -384,19 +384,18 @@ def _read(read: Read, machine: Machine) -> Cost:
     return Cost(math.ceil(place) + latency, latency, pipes=pipes)
 
 
-def _accesses(elements: int, at_once: int, machine: Machine) -> int:
-    """Cycles for which threads that move elements by address, each so many `at_once`, hold the way through the first
-    cache, a warp's at a time.
+def _accesses(elements: int, at_once: int, each: float, machine: Machine) -> int:
+    """Cycles for which threads that move elements by address hold the way through the first cache: `each` for a
+    warp's, where they are moved one by one; else 64 bytes a cycle.
     """
-    each = _ACCESS if at_once == 1 else _WIDE_ACCESS
-    return math.ceil(elements / at_once / machine.threads_per_warp * each)
+    cycles = each if at_once == 1 else _WIDE_ACCESS
+    return math.ceil(elements / at_once / machine.threads_per_warp * cycles)
 
 
-_WIDE_ACCESS = 8
-"""Cycles of an access of a warp to 512 bytes, 64 each cycle."""
-_ACCESS = 4.2
-"""Cycles of an access of a warp to neighbours that begin anywhere, which is what rows of 333 and of 50,257 columns
-take where several blocks keep an SM busy (`docs/rows/h200_resident.json`).
+_LOAD, _STORE, _WIDE_ACCESS = 4.0, 5.2, 8
+"""Cycles of a warp's load of neighbours that begin anywhere, of a store of them, and of either of 512 bytes, 16 a
+thread. By the first two kernels of rows of 333 and of 50,257 columns take what they were measured to within 10 %
+(`docs/rows/h200_resident.json`).
 """
 
 

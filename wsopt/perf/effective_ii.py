@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
-from wsopt.perf.contention import busiest, held_cycles, norm, slot_lifetime
+from wsopt.perf.contention import busiest, held_cycles, issue_cycles, norm, slot_lifetime
 from wsopt.perf.costs import load_cycles
 from wsopt.program.demand import Demand
 from wsopt.program.facts import Arithmetic, Read
@@ -166,6 +166,7 @@ class Stream:
             life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
             least = max(least, _asked(program, machine, ring)) if program.structure.dynamic else least
         if program.structure.occupancy:
+            least = max(least, _side_by_side(program))
             parts = program.grid.column_tiles * (1 + program.reads_twice) if program.long_rows else 1
             least = max(least, _DISPATCH_CYCLES * machine.sm_count / parts)
         return cls(program, machine, memory, _mixed(program, memory), life, least)
@@ -221,6 +222,17 @@ _ISSUED = 0.8
 for two rows' parts of 4,096 elements fills 0.73 of them, and is as slow as that.
 """
 
+
+def _side_by_side(program: TileProgram) -> float:
+    """Cycles of a tile where an SM has several blocks of one tile each, which are in different places of it: units
+    and threads that take alike wait for one another.
+    """
+    held = [*held_cycles(program).values(), *issue_cycles(program).values()]
+    return norm(tuple(map(float, held)), _BLOCKS_KNEE)
+
+
+_BLOCKS_KNEE = 6.0
+"""Exponent of the norm by which units and threads of blocks side by side add up, fitted (as `_DISPATCH_CYCLES`)."""
 
 _DISPATCH_CYCLES = 2.12
 """Cycles from one block to the next that the hardware deals out, over all SMs: kernels of five graphs whose blocks

@@ -169,10 +169,9 @@ def time_of(
     if program.iteration is Iteration.TILE:
         # Device memory is shared by those still at work, an SM's own units are not. Copies come early and late, so
         # that two bounds that are alike add up as a norm.
-        lines = (
-            Line(program.tiles / machine.sm_count, 0.0),
-            Line(0.0, fixed.waves * busiest(program, machine, Unit.MEMORY)),
-        )
+        # Of blocks side by side II has that.
+        own = 0 if program.structure.occupancy else fixed.waves * busiest(program, machine, Unit.MEMORY)
+        lines = (Line(program.tiles / machine.sm_count, 0.0), Line(0.0, own))
         return Time(lines, None, machine.copy_knee, fixed.start + fixed.fill, fixed.tail)
     if program.work is not None:
         work, s = program.work, program.structure
