@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -634,3 +636,19 @@ def test_heads_that_a_kernel_reads_where_they_lie_are_not_copied() -> None:
     with watching() as seen:
         check(model, torch.randn(2, 32, 128, dtype=B), expected=["matmul mul softmax matmul"])
     assert "aten.clone.default" not in call_names(seen[0].lowered.graph)
+
+
+POOLING = """
+import torch
+from wsopt.torch import backend
+options = {"execute": "reference", "rest": "eager", "take": "all"}
+pool = torch.compile(torch.nn.MaxPool2d(2), backend=backend, options=options)
+x = torch.randn(1, 2, 4, 4)
+assert torch.equal(pool(x), torch.nn.functional.max_pool2d(x, 2))
+"""
+
+
+def test_the_first_graph_of_a_process_may_pool() -> None:
+    """Inductor's decomposition of pooling takes a module for loaded that nothing but Inductor itself loads."""
+    run = subprocess.run([sys.executable, "-c", POOLING], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
