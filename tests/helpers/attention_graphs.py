@@ -180,6 +180,19 @@ def written_out(
     return g.build()
 
 
+def with_sink(score: Score = causal, sizes: Sizes = Sizes()) -> Graph:
+    """Attention whose softmax has one more column, a number a head, that no value belongs to."""
+    g = GraphBuilder("with_sink")
+    p = parts(g, sizes)
+    x, sink = score(p, scores(p)), g.input("sink", (sizes.heads, 1, 1), "f32")
+    largest = g.maximum(g.reduce_max(x, axis=-1, keepdims=True), sink, name="m")
+    weights = g.exp(x - largest, name="e")
+    total = g.reduce_sum(weights, axis=-1, keepdims=True) + g.exp(sink - largest)
+    weights = g.cast(weights / total, dtype=sizes.dtype)
+    g.output(g.cast(g.matmul(weights, p.v), dtype=sizes.dtype, name="o"))
+    return g.build()
+
+
 def with_lse(score: Score = causal, sizes: Sizes = Sizes()) -> Graph:
     """A softmax, and beside it the logarithm of its sum written out."""
     g = GraphBuilder("with_lse")
