@@ -77,6 +77,8 @@ FORMS: dict[str, tuple[Graph, bool]] = {
     "written out, safe": (a.written_out(a.whole_rows, safe=True), True),
     "sink": (a.with_sink(), True),
     "sink, rows with nothing": (a.with_sink(a.whole_rows), True),
+    "joined sink": (a.with_joined_sink(), True),
+    "joined sink, rows with nothing": (a.with_joined_sink(a.whole_rows), True),
     "written out, lse": (a.written_out(lse=True), True),
     "lse": (a.with_lse(), True),
     "lse, full, ragged": (a.with_lse(lambda _, x: x, Sizes(keys=75)), False),

@@ -1,7 +1,7 @@
 """The online form: a maximum that feeds exp(x - max) that feeds linear reductions needs one pass.
 
-With r the running maximum (times a positive number, plus what is fixed for a row, or the larger of both),
-every sum of values in proportion to exp2(x - r) is multiplied by exp2(r before - r now) before a K-block's own is added; then
+With r the running maximum (times a positive number, plus what is fixed for a row, or the larger of both), every sum
+of values in proportion to exp2(x - r) is multiplied by exp2(r before - r now) before a K-block's own is added; then
 it is always what it would be had the last r been known from the start.
 """
 
