@@ -27,13 +27,21 @@ def first(g: GraphBuilder, x: Symbol) -> Symbol:
     return g.slice(x, axis=2, start=0, stop=4)
 
 
+def less_maximum(g: GraphBuilder, x: Symbol) -> Symbol:
+    return x - g.reduce_max(x, axis=2, keepdims=True)
+
+
+def safe_twice(g: GraphBuilder, x: Symbol) -> Symbol:
+    weights = g.exp(less_maximum(g, less_maximum(g, x)))
+    return first(g, weights) / g.reduce_sum(weights, axis=2, keepdims=True)
+
+
 APART: dict[str, Build] = {
     "softmax": lambda g, x: first(g, g.softmax(x)) * 2.0,
     "softmax, a part of a part": lambda g, x: g.slice(g.softmax(x), axis=2, start=6, stop=8),
     "every second": lambda g, x: g.slice(g.softmax(x), axis=2, start=0, stop=4, step=2) * 2.0,
-    "softmax less its maximum": lambda g, x: (
-        first(g, g.softmax(x - g.reduce_max(x, axis=2, keepdims=True))) + 1.0
-    ),
+    "softmax less its maximum": lambda g, x: first(g, g.softmax(less_maximum(g, x))) + 1.0,
+    "softmax less its maximum, written out": safe_twice,
     "written out": lambda g, x: (
         first(g, g.exp(x)) / g.reduce_sum(g.cast(g.exp(x), dtype="bf16"), axis=2, keepdims=True)
     ),

@@ -638,6 +638,31 @@ def test_heads_that_a_kernel_reads_where_they_lie_are_not_copied() -> None:
     assert "aten.clone.default" not in call_names(seen[0].lowered.graph)
 
 
+@pytest.mark.parametrize("safe", [False, True])
+def test_attention_with_a_sink_as_a_column_is_one_piece(safe: bool) -> None:
+    sinks = torch.randn(4, dtype=B)
+
+    def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = torch.where(torch.arange(16)[:, None] < torch.arange(16), -torch.inf, q @ k.mT)
+        joined = torch.cat([scores, sinks.reshape(1, 4, 1, 1).expand(2, -1, 16, -1)], -1)
+        joined = joined - joined.max(-1, keepdim=True).values if safe else joined
+        return joined.softmax(-1, dtype=B)[..., :-1] @ v
+
+    with torch.no_grad(), watching() as seen:
+        found = compiled(model)(*(heads := [torch.randn(2, 4, 16, 32, dtype=B) for _ in "qkv"]))
+    same(found, model(*heads))
+    assert [ops.count("matmul") for ops in pieces(seen)] == [2]
+
+
+def test_constants_alone_may_be_joined() -> None:
+    def model(x: Tensor) -> Tensor:
+        return product(x) + torch.cat([torch.zeros(32, 32, dtype=B), torch.ones(32, 32, dtype=B)], 1)
+
+    with torch.no_grad():
+        x = torch.randn(32, 128, dtype=B)
+        same(compiled(model)(x), model(x))
+
+
 POOLING = """
 import torch
 from wsopt.torch import backend

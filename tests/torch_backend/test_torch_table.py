@@ -153,6 +153,7 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten.split.Tensor, (normal(4, 6), 4, 1), {}),
     (aten.cat.default, ([normal(2, 4, 6), normal(2, 3, 6)], 1), {}),
     (aten.cat.default, ([normal(1, 4, 6), normal(1, 4, 6, seed=1), normal(1, 4, 2)], -1), {}),
+    (aten.cat.default, ([normal(2, 4, 6), normal(4, 1).expand(2, 4, 1)], -1), {}),
     (aten.convolution.default, (*IMAGE, normal(8, dtype=torch.bfloat16), *PLAIN), {}),
     (aten.convolution.default, (*IMAGE, None, *PLAIN), {}),
     *(

@@ -78,6 +78,8 @@ class _Apart:
             )
         elif node.op == "slice" and node.attr("axis", int) == self.axis:
             return self._slice(node)
+        elif (whole := self._less_maximum(node.name)) and self._less_maximum(whole):
+            self.parts[node.name] = self.parts[whole]  # whose maximum is zero
         elif is_pointwise(node) and all(map(self._goes_along, node.inputs)):
             self.parts[node.name] = tuple(
                 self._write(node.op, tuple(self._part(x, place) for x in node.inputs), node, dict(node.attrs))
