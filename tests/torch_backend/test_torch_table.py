@@ -90,6 +90,7 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (prims.convert_element_type.default, (X, torch.bfloat16), {}),
     (prims.convert_element_type.default, (LEFT, torch.float32), {}),
     (prims.convert_element_type.default, (X, torch.float8_e4m3fn), {}),
+    *((prims.convert_element_type.default, (x, torch.bool), {}) for x in (ODD, COINS)),
     (aten._to_copy.default, (X,), {"dtype": torch.float8_e5m2}),
     (aten._to_copy.default, (X,), {"dtype": torch.float16}),
     (aten.clone.default, (X,), {"memory_format": torch.contiguous_format}),
