@@ -75,6 +75,10 @@ FORMS: dict[str, tuple[Graph, bool]] = {
     "one head": (attention(causal, Sizes(batch=1, heads=1)), True),
     "written out": (a.written_out(), True),
     "written out, safe": (a.written_out(a.whole_rows, safe=True), True),
+    "sink": (a.with_sink(), True),
+    "sink, rows with nothing": (a.with_sink(a.whole_rows), True),
+    "joined sink": (a.with_joined_sink(), True),
+    "joined sink, rows with nothing": (a.with_joined_sink(a.whole_rows), True),
     "written out, lse": (a.written_out(lse=True), True),
     "lse": (a.with_lse(), True),
     "lse, full, ragged": (a.with_lse(lambda _, x: x, Sizes(keys=75)), False),
@@ -112,6 +116,18 @@ def test_forms(form: str) -> None:
     graph, skips = FORMS[form]
     counts = check(graph)
     assert bool(counts.skipped) == skips
+
+
+@pytest.mark.parametrize("sink", [-1e4, -3.0, 1e4, math.inf, -math.inf])
+def test_a_sink_of_any_size_takes_its_share(sink: float) -> None:
+    """Rows that see no key give zeros, but for a sink of -inf: then nothing is left to divide by."""
+    graph = a.with_sink(a.whole_rows)
+    region, inputs = find_region(graph), random_inputs(graph, 0)
+    inputs["sink"] = np.full_like(inputs["sink"], sink)
+    wanted = evaluate(graph, inputs)["o"].astype(np.float32)
+    found = evaluate_region(graph, region, inputs, split=True)[0]["o"].astype(np.float32)
+    assert np.array_equal(np.isnan(found), np.isnan(wanted))
+    assert np.linalg.norm(np.nan_to_num(found - wanted)) <= 8e-3 * np.linalg.norm(np.nan_to_num(wanted))
 
 
 def zero_one(large: float, *, reversed_: bool) -> Graph:

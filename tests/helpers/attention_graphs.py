@@ -180,6 +180,31 @@ def written_out(
     return g.build()
 
 
+def with_sink(score: Score = causal, sizes: Sizes = Sizes()) -> Graph:
+    """Attention whose softmax has one more column, a number a head, that no value belongs to."""
+    g = GraphBuilder("with_sink")
+    p = parts(g, sizes)
+    x, sink = score(p, scores(p)), g.input("sink", (sizes.heads, 1, 1), "f32")
+    largest = g.maximum(g.reduce_max(x, axis=-1, keepdims=True), sink, name="m")
+    weights = g.exp(x - largest, name="e")
+    total = g.reduce_sum(weights, axis=-1, keepdims=True) + g.exp(sink - largest)
+    weights = g.cast(weights / total, dtype=sizes.dtype)
+    g.output(g.cast(g.matmul(weights, p.v), dtype=sizes.dtype, name="o"))
+    return g.build()
+
+
+def with_joined_sink(score: Score = causal, sizes: Sizes = Sizes()) -> Graph:
+    """The same as a column that is put behind the scores and left out behind the softmax."""
+    g = GraphBuilder("with_joined_sink")
+    p, s = parts(g, sizes), sizes
+    sink = g.input("sink", (s.batch, s.heads, s.queries, 1), "f32")
+    joined = g.concat(score(p, scores(p)), sink, axis=-1, name="c")
+    joined = g.softmax(joined - g.reduce_max(joined, axis=-1, keepdims=True), name="p")
+    weights = g.cast(g.slice(joined, axis=3, start=0, stop=s.keys), dtype=s.dtype)
+    g.output(g.cast(g.matmul(weights, p.v), dtype=s.dtype, name="o"))
+    return g.build()
+
+
 def with_lse(score: Score = causal, sizes: Sizes = Sizes()) -> Graph:
     """A softmax, and beside it the logarithm of its sum written out."""
     g = GraphBuilder("with_lse")

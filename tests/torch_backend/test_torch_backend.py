@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -634,3 +636,44 @@ def test_heads_that_a_kernel_reads_where_they_lie_are_not_copied() -> None:
     with watching() as seen:
         check(model, torch.randn(2, 32, 128, dtype=B), expected=["matmul mul softmax matmul"])
     assert "aten.clone.default" not in call_names(seen[0].lowered.graph)
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_attention_with_a_sink_as_a_column_is_one_piece(safe: bool) -> None:
+    sinks = torch.randn(4, dtype=B)
+
+    def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = torch.where(torch.arange(16)[:, None] < torch.arange(16), -torch.inf, q @ k.mT)
+        joined = torch.cat([scores, sinks.reshape(1, 4, 1, 1).expand(2, -1, 16, -1)], -1)
+        joined = joined - joined.max(-1, keepdim=True).values if safe else joined
+        return joined.softmax(-1, dtype=B)[..., :-1] @ v
+
+    with torch.no_grad(), watching() as seen:
+        found = compiled(model)(*(heads := [torch.randn(2, 4, 16, 32, dtype=B) for _ in "qkv"]))
+    same(found, model(*heads))
+    assert [ops.count("matmul") for ops in pieces(seen)] == [2]
+
+
+def test_constants_alone_may_be_joined() -> None:
+    def model(x: Tensor) -> Tensor:
+        return product(x) + torch.cat([torch.zeros(32, 32, dtype=B), torch.ones(32, 32, dtype=B)], 1)
+
+    with torch.no_grad():
+        x = torch.randn(32, 128, dtype=B)
+        same(compiled(model)(x), model(x))
+
+
+POOLING = """
+import torch
+from wsopt.torch import backend
+options = {"execute": "reference", "rest": "eager", "take": "all"}
+pool = torch.compile(torch.nn.MaxPool2d(2), backend=backend, options=options)
+x = torch.randn(1, 2, 4, 4)
+assert torch.equal(pool(x), torch.nn.functional.max_pool2d(x, 2))
+"""
+
+
+def test_the_first_graph_of_a_process_may_pool() -> None:
+    """Inductor's decomposition of pooling takes a module for loaded that nothing but Inductor itself loads."""
+    run = subprocess.run([sys.executable, "-c", POOLING], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr

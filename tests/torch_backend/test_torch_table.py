@@ -19,6 +19,7 @@ from wsopt.runtime.raw_graph import raw_graph  # noqa: E402
 from wsopt.runtime.torch_reference import evaluate, relative_error  # noqa: E402
 from wsopt.torch.lower import Lowered, lower  # noqa: E402
 from wsopt.torch.operations import TABLE  # noqa: E402
+from wsopt.torch.table import found  # noqa: E402
 from wsopt.torch.values import Value  # noqa: E402
 from wsopt.torch.whole_attention import OPERATOR  # noqa: E402
 
@@ -38,6 +39,8 @@ def coins(*shape: int, seed: int = 0) -> Tensor:
 
 
 X, Y, P = normal(4, 6), normal(4, 6, seed=1), positive(4, 6)
+NEARER = torch.tensor([-0.5, -0.13, -1e-2, -1e-6, -1e-9, 0, 1e-8, 1e-4, 0.12, 0.126])
+ODD = torch.tensor([-2.0, -0.0, 0.0, 3.0, math.nan, math.inf, -math.inf])
 ROW = normal(6, seed=2)
 LEFT, RIGHT = normal(4, 6, dtype=torch.bfloat16), normal(6, 8, dtype=torch.bfloat16)
 THREE, FOUR = normal(2, 4, 6, dtype=torch.bfloat16), normal(2, 6, 8, dtype=torch.bfloat16)
@@ -64,6 +67,14 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     *((getattr(aten, name).Scalar, (X, 0.25), {}) for name in ("eq", "ne", "lt", "le", "gt", "ge")),
     *((aten.pow.Tensor_Scalar, (P, power), {}) for power in (2, 3, 0.5, -0.5, 1.5)),
     (aten.pow.Tensor_Tensor, (P, Y), {}),
+    *((aten.pow.Scalar, (base, X), {}) for base in (2.0, 0.3)),
+    (aten.pow.Scalar, (2.0, torch.arange(-3, 4, dtype=torch.int32)), {}),
+    (aten.mul.Tensor, (COINS, X), {}),
+    *((getattr(aten, name).default, (x,), {}) for name in ("expm1", "log1p") for x in (NEARER, P)),
+    *((getattr(aten, name).default, (ODD,), {}) for name in ("sign", "isnan", "isinf")),
+    *((fma, (X, Y, P), {}) for fma in found(prims, "fma")),
+    (aten.glu.default, (X, 0), {}),
+    (aten.glu.default, (normal(2, 4, 6, dtype=torch.bfloat16), -2), {}),
     (aten.gelu.default, (X,), {}),
     (aten.gelu.default, (X,), {"approximate": "tanh"}),
     (aten.clamp.default, (X, -0.5, 0.5), {}),
@@ -79,6 +90,7 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (prims.convert_element_type.default, (X, torch.bfloat16), {}),
     (prims.convert_element_type.default, (LEFT, torch.float32), {}),
     (prims.convert_element_type.default, (X, torch.float8_e4m3fn), {}),
+    *((prims.convert_element_type.default, (x, torch.bool), {}) for x in (ODD, COINS)),
     (aten._to_copy.default, (X,), {"dtype": torch.float8_e5m2}),
     (aten._to_copy.default, (X,), {"dtype": torch.float16}),
     (aten.clone.default, (X,), {"memory_format": torch.contiguous_format}),
@@ -115,6 +127,8 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten.mean.dim, (normal(2, 3, 4), [1]), {}),
     (aten.amax.default, (normal(2, 3, 4), [2]), {}),
     (aten.amin.default, (normal(2, 3, 4), [0], True), {}),
+    (aten.max.dim, (normal(2, 3, 4), 1), {}),
+    (aten.min.dim, (normal(2, 3, 4), -1, True), {}),
     (aten.var_mean.correction, (X, [1]), {"correction": 0, "keepdim": True}),
     (aten.var_mean.correction, (X, [1]), {}),
     (aten.var.correction, (X, [0, 1]), {"correction": 1}),
@@ -140,6 +154,7 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten.split.Tensor, (normal(4, 6), 4, 1), {}),
     (aten.cat.default, ([normal(2, 4, 6), normal(2, 3, 6)], 1), {}),
     (aten.cat.default, ([normal(1, 4, 6), normal(1, 4, 6, seed=1), normal(1, 4, 2)], -1), {}),
+    (aten.cat.default, ([normal(2, 4, 6), normal(4, 1).expand(2, 4, 1)], -1), {}),
     (aten.convolution.default, (*IMAGE, normal(8, dtype=torch.bfloat16), *PLAIN), {}),
     (aten.convolution.default, (*IMAGE, None, *PLAIN), {}),
     *(
@@ -221,6 +236,16 @@ def test_an_entry_means_what_torch_computes(
 ) -> None:
     result = target(*args, **kwargs)
     check(*said(target, args, kwargs, result), result)
+
+
+@pytest.mark.parametrize("target", [aten.expm1.default, aten.log1p.default])
+def test_what_is_small_near_zero_keeps_its_digits(target: Any) -> None:
+    want = target(NEARER.double())
+    lowered, call, given = said(target, (NEARER,), {}, want.float())
+    value = lowered.values[call.name]
+    assert isinstance(value, Value)
+    got = computed(lowered, value, given, torch.float32).double()
+    assert torch.allclose(got, want, rtol=2e-6, atol=0)
 
 
 # --- attention ------------------------------------------------------------------------------------------

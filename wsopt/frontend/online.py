@@ -1,8 +1,8 @@
 """The online form: a maximum that feeds exp(x - max) that feeds linear reductions needs one pass.
 
-With r the running maximum (times a positive number, plus what is fixed for a row), every sum of values in
-proportion to exp2(x - r) is multiplied by exp2(r before - r now) before a K-block's own is added; then it is
-always what it would be had the last r been known from the start.
+With r the running maximum (times a positive number, plus what is fixed for a row, or the larger of both), every sum
+of values in proportion to exp2(x - r) is multiplied by exp2(r before - r now) before a K-block's own is added; then
+it is always what it would be had the last r been known from the start.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ the others are how a graph asks for such rows.
 
 
 def _running_maximum(pool: Pool, term: Term) -> str | None:
-    """The running maximum in a row term, which may be scaled by positive numbers and shifted by row constants."""
+    """The running maximum in a row term, which may be scaled by positive numbers, shifted by row constants, and no
+    less than one.
+    """
     while isinstance(term, str):
         value = pool[term]
         match value.primitive, value.args:
@@ -39,6 +41,10 @@ def _running_maximum(pool: Pool, term: Term) -> str | None:
             case (("add" | "sub"), (x, y)) if not pool.needs(y):
                 term = x
             case "add", (x, y) if not pool.needs(x):
+                term = y
+            case "maximum", (x, y) if not pool.needs(y):
+                term = x
+            case "maximum", (x, y) if not pool.needs(x):
                 term = y
             case "where", (condition, 0 | 0.0, m) if pool.match(condition, "equal") == (m, -math.inf):
                 term = m
@@ -177,6 +183,8 @@ class OnlineSums(Rewriter):
         if value.primitive == "reduce_max":
             behind = reachable(self.draft.pool, value.args)
             return any(-math.inf in self.draft.pool[name].args for name in behind)
+        if value.primitive == "maximum":  # what else it may be is no masked row's
+            return all(map(self._is_unsafe, value.args))
         return value.primitive != "where" and any(map(self._is_unsafe, value.args))
 
     def _with(self, term: Term, form: str) -> Term:

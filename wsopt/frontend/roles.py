@@ -11,6 +11,7 @@ import math
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
+from wsopt.frontend.apart import taken_apart
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.elementwise import assign_elementwise
 from wsopt.frontend.expand import OPERANDS
@@ -350,6 +351,7 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
+    graph = taken_apart(graph)
     kind, graph = kind_of(graph), own_gathers(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]
     _check_slices(graph, matmuls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -117,6 +118,8 @@ def _eagerly(
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.aot_autograd import make_boxed_func
     from torch._inductor.decomposition import select_decomp_table
+
+    importlib.import_module("torch._inductor.lowering")  # which its decomposition of pooling takes for loaded
 
     def forward(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
         take(graph, options, pend, limits)

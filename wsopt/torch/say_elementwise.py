@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wsopt.graph.types import DType
 from wsopt.torch.table import as_numbers, as_value, aten, entry
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer
@@ -49,7 +50,6 @@ for _op in ("neg", "abs", "relu"):
 _real("silu", aten.silu.default)
 _elementwise("maximum", aten.maximum.default)
 _elementwise("minimum", aten.minimum.default)
-_elementwise("mul", aten.mul.Tensor, aten.mul.Scalar)
 _real("div", aten.div.Tensor, aten.div.Scalar)
 for _op, _aten in {
     "equal": aten.eq,
@@ -60,6 +60,16 @@ for _op, _aten in {
     "greater_equal": aten.ge,
 }.items():
     _elementwise(_op, _aten.Tensor, _aten.Scalar)
+
+
+@entry(aten.mul.Tensor, aten.mul.Scalar)
+def _mul(w: Writer, a: Value | float, b: Value | float) -> Value:
+    """A product. Truth values beside real numbers count as one and zero."""
+    if _is_real(w, a, b):
+        a, b = (
+            w.cast(x, DType.F32) if isinstance(x, Value) and w.dtype(x) is DType.BOOL else x for x in (a, b)
+        )
+    return as_numbers("mul", w, a, b)
 
 
 @entry(aten.add.Tensor, aten.add.Scalar)

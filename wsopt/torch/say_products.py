@@ -29,6 +29,21 @@ _reduction("reduce_max", aten.amax.default)
 _reduction("reduce_min", aten.amin.default)
 
 
+def _values_of(op: str, *targets: Any) -> None:
+    """Extremes along a dimension, whose places are not said."""
+
+    def write(w: Writer, x: Value, dim: int, keepdim: bool = False) -> tuple[Value]:
+        if not w.dtype(x).is_float:
+            raise Untaken(f"{op} of {w.dtype(x).value}")
+        return (w.reduce(op, x, [dim], keepdim),)
+
+    entry(*targets)(write)
+
+
+_values_of("reduce_max", aten.max.dim)
+_values_of("reduce_min", aten.min.dim)
+
+
 def _reduction_of_all(op: str, *targets: Any) -> None:
     def write(w: Writer, x: Value, dtype: Any = None) -> Value:
         del dtype

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from wsopt.graph.types import DType
 from wsopt.torch.dtypes import dtype_of
 from wsopt.torch.sizes import changes
 from wsopt.torch.table import as_numbers, aten, entry, prims
@@ -22,6 +23,8 @@ from wsopt.torch.writer import Writer, number
 def _convert(w: Writer, x: Value, dtype: torch.dtype) -> Value:
     if not isinstance(x.tensor, str):
         return x
+    if dtype is torch.bool and w.dtype(x) is not DType.BOOL:
+        return as_numbers("not_equal", w, x, 0)
     if w.dtype(x).is_float and not dtype.is_floating_point:
         raise Untaken(f"a cast to {dtype}, which rounds here and cuts off there")
     return w.cast(x, dtype_of(dtype))

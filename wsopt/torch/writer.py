@@ -200,24 +200,31 @@ class Writer:
         if not 2 <= len(values) <= len(OPS["concat"].operands):
             raise Untaken(f"{len(values)} tensors one behind the other")
         values = [self._merged(value, [dim]) for value in values]
-        lone = [replace(value, dims=_replaced(value.dims, dim, (Atom(1),))) for value in values]
-        aligned, _ = self._aligned(lone)
+        aligned, dims = self._aligned([replace(x, dims=_replaced(x.dims, dim, (Atom(1),))) for x in values])
+        dtype = next((self.dtype(one) for one in values if isinstance(one.tensor, str)), DType.F32)
+        spread = [self._spread(one, dims, dtype) for one in aligned]
         found = [
-            replace(one, dims=_replaced(one.dims, dim, whole.dims[dim]))
-            for one, whole in zip(aligned, values, strict=True)
+            replace(x, dims=_replaced(dims, dim, y.dims[dim])) for x, y in zip(spread, values, strict=True)
         ]
-        others = {_replaced(one.dims, dim, (Atom(1),)) for one in found}
-        if len(others) > 1:
-            raise Untaken("tensors one behind the other, of which some repeat elements")
         axis = sum(len(one) for one in found[0].dims[:dim])
-        operands = [self._shaped(one, one.held, rank) for one in found]
-        ranks = {self.types[str(one)].rank if isinstance(one, str) else 0 for one in operands}
-        if ranks != {len(found[0].held)}:
-            operands = [
-                self.node("reshape", [str(x)], shape=one.held) for x, one in zip(operands, found, strict=True)
-            ]
+        operands = [self._tensor(replace(x, tensor=self._shaped(x, x.held, rank))) for x in found]
+        if {self.types[x].rank for x in operands} != {len(found[0].held)}:
+            operands = [self.node("reshape", [x], shape=y.held) for x, y in zip(operands, found, strict=True)]
         extent = sum(value.shape[dim] for value in values)
         return Value(self.node("concat", operands, axis=axis), _replaced(found[0].dims, dim, (Atom(extent),)))
+
+    def _spread(self, value: Value, dims: Sequence[Dim], dtype: DType) -> Value:
+        """The value with elements of its own wherever these dimensions repeat none, as a choice at every index."""
+        if value.dims == tuple(dims):
+            return value
+        self.see_through()
+        held = tuple(atom.held for dim in dims for atom in dim)
+        axis = next(
+            at for at, (own, wanted) in enumerate(zip(value.held, held, strict=True)) if own != wanted
+        )
+        anywhere = self.node("greater_equal", [self.node("iota", [], shape=held, axis=axis), 0])
+        chosen = self.node("where", [anywhere, self._shaped(value, value.held), 0.0])
+        return self.cast(Value(chosen, tuple(dims)), dtype)
 
     def _with_axis(self, value: Value, dim: int) -> tuple[str, int]:
         """A value's tensor with an axis for each atom, and the axis of a dimension of one atom."""
