@@ -199,7 +199,7 @@ def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margi
         yield f"registers: {total}, the launch has {pool}"
     pool *= max(1, program.structure.occupancy)
     if pool > machine.registers_per_sm:
-        yield f"registers: the launch takes {pool} on an SM, which has {machine.registers_per_sm}"
+        yield f"registers: the launch takes {pool}, an SM has {machine.registers_per_sm}"
 
 
 def _slots_in_order(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:

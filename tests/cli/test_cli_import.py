@@ -100,9 +100,9 @@ def test_packages_that_are_missing(tmp_path: Path) -> None:
 
     (tmp_path / "a.onnx").touch()
     (tmp_path / "a.pt2").touch()
-    variables = without(tmp_path / "site", "onnx", "torch", "safetensors")
+    hidden = without("onnx", "torch", "safetensors")
     assert_says(
-        wsopt(tmp_path, "import", "a.onnx", **variables), 2, "onnx is not installed", "pip install 'onnx>="
+        wsopt(tmp_path, "import", "a.onnx", first=hidden), 2, "onnx is not installed", "pip install 'onnx>="
     )
-    done = wsopt(tmp_path, "import", "a.pt2", "--weights", "w.safetensors", **variables)
+    done = wsopt(tmp_path, "import", "a.pt2", "--weights", "w.safetensors", first=hidden)
     assert_says(done, 2, "safetensors is not installed", "a .npz file needs nothing more")

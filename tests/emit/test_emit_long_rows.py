@@ -155,7 +155,7 @@ def test_rows_read_again_come_from_memory_where_l2_does_not_keep_them() -> None:
 def test_rows_are_held_as_long_as_an_sm_can(shape: tuple[int, ...], dtype: str, long_rows: bool) -> None:
     region = region_of(lambda g: g.cast(g.softmax(g.input("x", shape, dtype)), dtype))
     assert bool(region.running) is long_rows
-    found = {s.columns for s in structures(region, h200())}
+    found = {s.columns for s in structures(region, h200()) if not s.occupancy}
     assert found == ({2048, 4096, 8192} if long_rows else {shape[1]})
 
 

@@ -106,7 +106,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "softmax of batches": (biased_softmax, cut(4, 128, 2)),
     "long softmax": (softmax(5, 40963), cut(1, 4096, 2)),
     "loss": (loss(45, 49), cut(8, 64, 2)),
-    "long loss": (loss(5, 40963), cut(1, 8192)),
+    "long loss": (loss(5, 40963), cut(1, 4096)),
     "norm": (norm, cut(4, 256, 3)),
     "mean": (residual_mean, cut(8, 64, 2)),
     "places": (places, cut(4, 512)),

@@ -49,10 +49,11 @@ def test_the_narrowest_type_decides_what_a_pitch_may_be() -> None:
 
 
 def test_long_rows_are_cut_into_tiles_of_columns(h200: Machine) -> None:
-    found = list(structures(region_of(copied((512, 128256))), h200))
+    found = [s for s in structures(region_of(copied((512, 128256))), h200) if not s.occupancy]
     assert {s.columns for s in found} == {256, 512, 1024, 2048, 4096}
     assert all(s.persistent and s.depth == 1 and s.subtiles == 1 for s in found)
-    assert {s.columns for s in structures(region_of(copied((512, 320))), h200)} == {256, 512}
+    few = structures(region_of(copied((512, 320))), h200)
+    assert {s.columns for s in few if not s.occupancy} == {256, 512}
 
 
 def test_vectors_are_read_by_address_and_a_table_by_tma() -> None:

@@ -46,7 +46,7 @@ def test_long_rows_are_read_whole_or_in_parts(h200: Machine) -> None:
     assert held.whole_rows
     assert held.in_parts is not None
     assert not held.in_parts.whole_rows
-    parts = {s.columns for s in structures(held, h200)}
+    parts = {s.columns for s in structures(held, h200) if not s.occupancy}
     assert parts == {2048, 4096, 8192, 16384}
     for s in structures(held, h200):
         assert lower(held, s, h200).long_rows == (s.columns < 10000)
@@ -134,7 +134,7 @@ def test_warps_take_rows_of_their_own_first(
 
 def test_structures_hold_whole_rows_without_copies_of_elements(h200: Machine) -> None:
     region = region_of(softmax)
-    found = list(structures(region, h200))
+    found = [s for s in structures(region, h200) if not s.occupancy]
     assert {s.columns for s in found} == {512}
     assert all(s.persistent and s.depth == 1 and s.subtiles == 1 for s in found)
     for s in found:
@@ -241,4 +241,5 @@ def test_no_row_of_a_tile_is_shorter_than_a_copy(columns: int, dtype: str, least
         x = g.input("x", (640, columns), dtype, strides=(16, 1))
         return g.cast(g.sub(x, g.reduce_max(x, axis=1, keepdims=True)), dtype, name="y")
 
-    assert {s.columns for s in structures(region_of(shifted), h200)} == {least}
+    found = structures(region_of(shifted), h200)
+    assert {s.columns for s in found if not s.occupancy} == {least}

@@ -78,7 +78,7 @@ class Known(Bench):
 def test_sample(name: str) -> None:
     listed = read_list()
     found = list(outcomes(Known.of(prepared(name)), sampled(name), places(listed, name)))
-    assert len(found) >= 2
+    assert len(found) >= min(2, len(list(deletions(prepared(name).source))))
     assert complaints(found, listed, ()) == []
 
 

@@ -11,6 +11,7 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.parse import parse_graph
 from wsopt.machine import load_machine
 from wsopt.perf.effective_ii import stream_effective_ii
+from wsopt.program.conditions import Conditions
 from wsopt.program.program import Unit
 from wsopt.report.sentences import sentences
 from wsopt.report.text import inspect_text
@@ -27,13 +28,15 @@ F32_ROWS = {
     "nodes": [{"name": "y", "op": "softmax", "inputs": ["x"]}],
     "outputs": ["y"],
 }
+IN_RINGS = Conditions(structure=(("occupancy", 0),))
+"""That copies bring rows into rings: threads of several blocks on an SM may read them as well."""
 PROBLEM = Path(__file__).parents[2] / "problems" / "softmax_rows.json"
 
 
 @pytest.fixture(scope="module")
 def rows() -> VerifiedSchedule:
     graph = parse_graph(json.loads(PROBLEM.read_text()), PROBLEM.stem)
-    verified, _ = Search(find_region(graph), load_machine("h200")).run()
+    verified, _ = Search(find_region(graph), load_machine("h200"), conditions=IN_RINGS).run()
     return verified
 
 
@@ -53,7 +56,20 @@ def test_a_ring_is_told_with_what_others_would_take(rows: VerifiedSchedule) -> N
 
 def test_what_takes_no_cycles_has_no_bar() -> None:
     # f32 needs no widening: reading a tile holds the port of shared memory alone.
-    verified, certificate = Search(find_region(parse_graph(F32_ROWS, "rows")), load_machine("h200")).run()
+    region = find_region(parse_graph(F32_ROWS, "rows"))
+    verified, certificate = Search(region, load_machine("h200"), conditions=IN_RINGS).run()
     (read,) = [op for op in verified.program.loop if str(op.id) == "read@0"]
     assert [unit for unit, _ in read.held] == [Unit.SHARED]
     assert "read the rows" in inspect_text(verified, certificate)
+
+
+def test_blocks_side_by_side_are_told_of() -> None:
+    blocks = Conditions(structure=(("occupancy", 8), ("consumer_warps", 4)))
+    region = find_region(parse_graph(F32_ROWS, "rows"))
+    verified, certificate = Search(region, load_machine("h200"), conditions=blocks).run()
+    text = " ".join(inspect_text(verified, certificate).split())
+    s, work = verified.program.structure, sum(op.issue for op in verified.program.loop)
+    assert f"each of which reads, reduces and stores a tile of {s.rows} rows in {8 * work:,} cycles" in text
+    assert f"so that one ends every {work:,} cycles" in text
+    assert "none: threads read what a block's tile takes" in text
+    assert "Threads store each output." in text

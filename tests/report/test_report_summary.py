@@ -38,6 +38,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "retained": 0,
             "dynamic": False,
             "scaled_sums": False,
+            "occupancy": 0,
         },
         "ii_cycles": 512,
         "partitions": [

@@ -23,7 +23,6 @@ from wsopt.program.facts import Read
 from wsopt.program.over_rows import carried
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
-from wsopt.program.row_layout import reduces_outer
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -205,21 +204,10 @@ class KernelPlan:
         checks that of rows that are folded, or that threads read so many elements at a time.
         """
         if self.s.occupancy:
-            return 1 if reduces_outer(self.program.row_tiles) else self._at_once
+            reads = (op.counts for op in self.program.ops if isinstance(op.counts, Read))
+            return max((read.at_once for read in reads), default=1)
         folds = {box.fold for box in (*self.moved, *self.outputs.values()) if box.fold}
         return math.gcd(_THREAD_COLUMNS, *folds) if folds else 1
-
-    @property
-    def row_multiple(self) -> int:
-        """The same of rows, where those are neighbours in memory."""
-        outer = self.s.occupancy and reduces_outer(self.program.row_tiles)
-        return self._at_once if outer else 1
-
-    @property
-    def _at_once(self) -> int:
-        """Neighbours in memory that a thread reads at a time where no copy brings them."""
-        reads = (op.counts for op in self.program.ops if isinstance(op.counts, Read))
-        return max((read.at_once for read in reads), default=1)
 
     @property
     def chosen(self) -> dict[str, str]:

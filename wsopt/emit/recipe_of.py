@@ -167,10 +167,6 @@ def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
     if s.occupancy and plan.columns and plan.column_multiple > 1:
         told = ("rows have ", _COLUMNS, f" elements: this schedule takes multiples of {plan.column_multiple}")
         yield Check(_COLUMNS, "multiple_of", plan.column_multiple, told)
-    if plan.row_multiple > 1:
-        rows = named(plan.extent_names[Role.ROW])
-        told = ("rows are ", rows, f" side by side: this schedule takes multiples of {plan.row_multiple}")
-        yield Check(rows, "multiple_of", plan.row_multiple, told)
     for member in program.stationary:
         held = member.extent(Role.INNER)
         told = ("the products have ", _COLUMNS, f" columns: this schedule holds up to {s.columns}")

@@ -9,7 +9,7 @@ from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import arrive, stage, store_wait, tma_store, wait, when
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import GLUON, coordinates, tile_store
-from wsopt.emit.vectors import before_end, before_last_row
+from wsopt.emit.vectors import before_end
 from wsopt.graph.types import DType
 from wsopt.program.types import row_role
 from wsopt.tensors.views import OUTER, Output, Role
@@ -76,9 +76,5 @@ def store_of_elements(plan: KernelPlan, argument: ByAddress[Output], value: str,
     rows, columns = f"gl.expand_dims({own}rows, 1)", f"gl.expand_dims({own}columns, 0)"
     # Beyond 2^31 elements an offset would not fit the type of the indices.
     address = argument.at(plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)"))
-    if plan.s.occupancy:
-        inside = f"({before_last_row(plan, rows)}) & ({before_end(plan, columns)})"
-    else:
-        end = "ROW_LENGTH" if plan.loops_over_tiles and not plan.columns else "column_extent"
-        inside = f"({rows} < {plan.row_end}) & ({columns} < {end})"
-    return f"gl.store({address}, {value}, mask={inside})"
+    inside = before_end(plan, columns) if plan.loops_over_tiles else f"{columns} < column_extent"
+    return f"gl.store({address}, {value}, mask=({rows} < {plan.row_end}) & ({inside}))"

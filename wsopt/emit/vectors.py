@@ -44,7 +44,7 @@ def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
     """The load by threads of a tile's elements, as far as its rows and columns reach; zeros outside of the tensor."""
     view = tile.of.view
     rows, columns = "gl.expand_dims(rows, 1)", "gl.expand_dims(columns, 0)"
-    inside = [f"({before_last_row(plan, rows)})", f"({before_end(plan, columns)})"]
+    inside = [f"({rows} < row_extent)", f"({before_end(plan, columns)})"]
     for role, cutout in zip(view.roles, view.cutouts, strict=False):
         if cutout and not 0 <= cutout[0] <= cutout[2] - view.extents[view.roles.index(role)]:
             at = f"{plan.place(rows, columns)[role]} + {cutout[0]}"
@@ -52,12 +52,6 @@ def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
     # Beyond 2^31 elements an offset would not fit the type of the indices.
     index = plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)")
     return load_text(tile, index, " & ".join(inside))
-
-
-def before_last_row(plan: KernelPlan, rows: str) -> str:
-    """The condition that rows are a tensor's, which is told of whole runs of neighbours likewise."""
-    whole = plan.row_multiple
-    return f"{rows} // {whole} < row_extent // {whole}" if whole > 1 else f"{rows} < row_extent"
 
 
 def before_end(plan: KernelPlan, columns: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
-from wsopt.program.row_layout import tile_layout
+from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import Reduction, Role, pow2
 
@@ -21,14 +21,14 @@ _ELEMENTS = (8, 16, 32, 64)
 """Of a tile that a thread has."""
 _COLUMNS = (512, 1024, 2048, 4096)
 """Columns of a tile that has not all."""
-_MOST_BLOCKS = 32
+_LEAST_BLOCKS, _MOST_BLOCKS = 4, 32
+"""Blocks on an SM: of fewer all compute at once at times, while nothing is read (rows of 16,384 columns took 4 to
+10 % longer than copies into rings), and the hardware has no more.
+"""
 
 
 def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]:
-    """Structures of a kernel of rows whose blocks have one tile each.
-
-    emitter.v1: not of rows that indices choose, nor with reductions over rows.
-    """
+    """Structures of a kernel of rows whose blocks have one tile each."""
     if not _may_be_resident(region):
         return
     every = pow2(region.extent(Role.COLUMN))
@@ -38,7 +38,7 @@ def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]
     ):
         threads = warps * machine.threads_per_warp
         rows, blocks = threads * elements // columns, together // warps
-        if rows < 1 or not 1 < blocks <= _MOST_BLOCKS or together % warps:
+        if rows < 1 or not _LEAST_BLOCKS <= blocks <= _MOST_BLOCKS:
             continue
         s = Structure(
             rows, columns, 1, 1, warps, Sharing.COOPERATIVE, persistent=False, swap=False, subtiles=1, group=1,
@@ -51,8 +51,12 @@ def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]
 
 
 def _may_be_resident(region: Region) -> bool:
-    """Whether threads can read and store all tiles of a region, block by block."""
+    """Whether threads can read and store all tiles of a region, block by block.
+
+    emitter.v1: not of rows that indices choose, nor with reductions over rows. Nor where neighbours are of different
+    rows: threads exchange more than the model knows (a softmax along a middle axis took twice its time).
+    """
     tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
     plain = all(view.step == 1 and view.chosen is None for view in tiles)
     carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
-    return bool(tiles) and plain and not carried
+    return bool(tiles) and plain and not carried and not reduces_outer(tiles)

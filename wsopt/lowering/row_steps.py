@@ -125,8 +125,7 @@ class Rows(Maker):
             return 1
         s, tiles = self.s, self.region.operands
         own = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, self.machine).vector
-        along = Role.ROW if reduces_outer(tiles) else Role.COLUMN
-        return math.gcd(own, ACCESS_BITS // widest_bits(views), self.region.extent(along))
+        return math.gcd(own, ACCESS_BITS // widest_bits(views), self.region.extent(Role.COLUMN))
 
     def _divisions(self) -> int:
         """Divisions by which a tile's place follows from its number: by all axes of tiles but one."""
