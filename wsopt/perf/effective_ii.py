@@ -230,16 +230,16 @@ for two rows' parts of 4,096 elements fills 0.73 of them, and is as slow as that
 
 
 def _side_by_side(program: TileProgram) -> float:
-    """Cycles of a tile where an SM has several blocks of one tile each, which are in different places of it: units
-    and threads that take alike wait for one another.
+    """Cycles of a tile where an SM has several blocks of one tile each, which are in different places of it: who
+    comes while a unit is held waits.
     """
-    held = [*held_cycles(program).values(), *issue_cycles(program).values()]
+    units = norm(tuple(map(float, held_cycles(program).values())), _BLOCKS_KNEE)
     few = 1 + _FEW_BLOCKS / program.structure.occupancy
-    return few * norm(tuple(map(float, held)), _BLOCKS_KNEE)
+    return few * max(units, *issue_cycles(program).values())
 
 
 _BLOCKS_KNEE = 6.0
-"""Exponent of the norm by which units and threads of blocks side by side add up, fitted (as `_DISPATCH_CYCLES`)."""
+"""Exponent of the norm by which units that blocks side by side hold add up, fitted (as `_DISPATCH_CYCLES`)."""
 
 _FEW_BLOCKS = 0.1
 """Share by which a tile takes longer on an SM of one block, and of several a part of it: fewer of them read, compute
