@@ -17,9 +17,11 @@ from wsopt.tensors.views import Reduction, Role, pow2
 
 _WARPS, _WARPS_AN_SM = (1, 2, 4, 8, 16), (16, 32, 48)
 """Of a block, and of all blocks of an SM: with fewer too little is on the way, with more registers are too few."""
-_ELEMENTS = (8, 16, 32, 64)
-"""Of a tile that a thread has."""
-_COLUMNS = (512, 1024, 2048, 4096)
+_ELEMENTS, _OF_PARTS = (8, 16, 32, 64), (32, 64)
+"""Of a tile that a thread has, and of a part of rows that no SM holds: parts are many, and what is done once a part
+serves more elements (kernels with 16 took up to 1.2 times as long).
+"""
+_COLUMNS, _LONG_ROW_COLUMNS = (512, 1024, 2048, 4096), (2048, 4096)
 """Columns of a tile that has not all."""
 _LEAST_BLOCKS, _MOST_BLOCKS = 4, 32
 """Blocks on an SM: of fewer all compute at once at times, while nothing is read (rows of 16,384 columns took 4 to
@@ -32,9 +34,10 @@ def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]
     if not _may_be_resident(region):
         return
     every = pow2(region.extent(Role.COLUMN))
-    parts = () if region.whole_rows else (size for size in _COLUMNS if size < every)
+    sizes = _LONG_ROW_COLUMNS if region.running else _COLUMNS
+    parts = () if region.whole_rows else (size for size in sizes if size < every)
     for columns, warps, elements, together in itertools.product(
-        (*parts, every), _WARPS, _ELEMENTS, _WARPS_AN_SM
+        (*parts, every), _WARPS, _OF_PARTS if region.running else _ELEMENTS, _WARPS_AN_SM
     ):
         threads = warps * machine.threads_per_warp
         rows, blocks = threads * elements // columns, together // warps
@@ -54,11 +57,9 @@ def _may_be_resident(region: Region) -> bool:
     """Whether threads can read and store all tiles of a region, block by block.
 
     emitter.v1: not of rows that indices choose, nor with reductions over rows. Nor where neighbours are of different
-    rows: threads exchange more than the model knows (a softmax along a middle axis took twice its time). Nor of rows
-    that no SM holds of which values alone are stored: kernels took 1.3 to 1.5 times as long as all that is counted.
+    rows: threads exchange more than the model knows (a softmax along a middle axis took twice its time).
     """
     tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
     plain = all(view.step == 1 and view.chosen is None for view in tiles)
     carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
-    values_alone = bool(region.running) and region.passes == 1
-    return bool(tiles) and plain and not (carried or values_alone or reduces_outer(tiles))
+    return bool(tiles) and plain and not (carried or reduces_outer(tiles))
