@@ -395,7 +395,7 @@ def _accesses(elements: int, at_once: int, each: float, machine: Machine) -> int
 _LOAD, _STORE, _WIDE_ACCESS = 4.0, 5.2, 8
 """Cycles of a warp's load of neighbours that begin anywhere, of a store of them, and of either of 512 bytes, 16 a
 thread. By the first two kernels of rows of 333 and of 50,257 columns take what they were measured to within 10 %
-(`docs/rows/h200_resident.json`).
+(`docs/calibration/h200_resident.json`).
 """
 
 

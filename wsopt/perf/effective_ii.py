@@ -249,7 +249,7 @@ and store at the same time. Norms with 12 blocks were as fast as their bytes, wi
 _DISPATCH_CYCLES = 2.12
 """Cycles from one block to the next that the hardware deals out, over all SMs: kernels of five graphs whose blocks
 have a row of 1,024 elements or less took 287 to 290 cycles a block on each of 132 SMs, with their beginnings and ends
-(`docs/rows/h200_resident.json`).
+(`docs/calibration/h200_resident.json`).
 """
 
 
