@@ -33,7 +33,8 @@ def test_rows(tmp_path: Path) -> None:
 
 def test_quantized(tmp_path: Path) -> None:
     file, page = DOCS / "quantized" / "h200.json", tmp_path / "page.md"
-    assert bench_docs.main([str(file), "-o", str(page)]) == 0
+    files = map(str, sorted((DOCS / "quantized").glob("*.json")))
+    assert bench_docs.main([*files, "-o", str(page)]) == 0
     assert page.read_text(encoding="utf-8") == (DOCS / "quantized.md").read_text(encoding="utf-8")
     rows = load_document(file).rows
     assert {row.name: row.status for row in rows} == {
@@ -59,6 +60,12 @@ def test_quantized(tmp_path: Path) -> None:
         in told
     )
     assert f"4096 rows take {us['i4_4096']} us with i4 and {us['bf16_4096']} us with bf16, by plain" in told
+    since = load_document(DOCS / "quantized" / "h200_scaled_sums.json").rows
+    found = {row.folder: f"{row.kernel_graph.median_us:.1f}" for row in since if row.kernel_graph is not None}
+    assert (
+        f"1 row takes {found['i4_1.new']} us, 16 rows {found['i4_16.new']}, and 64 rows {found['i4_64.new']}."
+        in readme
+    )
 
 
 def test_what_an_h100_gave() -> None:
