@@ -34,11 +34,6 @@ def narrowed(g: GraphBuilder) -> Symbol:
     return g.cast(g.input("x", (37, 1000), "f32"), "f16", name="y")
 
 
-def grouped_scales(g: GraphBuilder) -> tuple[Symbol, ...]:
-    q, scale = g.quantize(g.input("x", (45, 512), "bf16"), "f8e4m3", group=128, name="q")
-    return q, scale
-
-
 def cut(rows: int, columns: int, warps: int = 4, blocks: int = 8) -> Structure:
     return Structure(
         rows, columns, 1, 1, warps, Sharing.COOPERATIVE, False, False, 1, 1, occupancy=blocks
