@@ -197,7 +197,7 @@ def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margi
     total = budget.taken_registers(schedule.partitions, machine)
     if total > pool:
         yield f"registers: {total}, the launch has {pool}"
-    pool *= max(1, program.structure.occupancy)
+    pool *= program.structure.blocks_an_sm
     if pool > machine.registers_per_sm:
         yield f"registers: the launch takes {pool}, an SM has {machine.registers_per_sm}"
 

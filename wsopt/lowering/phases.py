@@ -297,7 +297,7 @@ def row_phase(
             if kind
         ),
         vectors=len(vectors) * s.columns * layout.rows + len(tiles) * s.rows * s.columns,
-        lone=s.consumer_warps * max(1, s.occupancy) <= machine.schedulers_per_sm,
+        lone=s.consumer_warps * s.blocks_an_sm <= machine.schedulers_per_sm,
     )
 
 

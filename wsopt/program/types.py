@@ -104,6 +104,11 @@ class Structure:
         return 2 if self.paired else 1
 
     @property
+    def blocks_an_sm(self) -> int:
+        """Blocks that an SM has at a time: one, unless it has several of one tile each."""
+        return max(1, self.occupancy)
+
+    @property
     def parted(self) -> bool:
         """Whether several blocks may have a part of one tile each."""
         return self.splits > 1 or self.shares

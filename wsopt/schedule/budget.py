@@ -110,7 +110,7 @@ def base_registers(structure: Structure, machine: Machine) -> int:
     All partitions start with the same number, a multiple of the granularity; they must fit the file, with those of
     all blocks that an SM has at a time.
     """
-    warps = launched_warps(structure, machine) * max(1, structure.occupancy)
+    warps = launched_warps(structure, machine) * structure.blocks_an_sm
     fair = machine.registers_per_sm // (warps * machine.threads_per_warp)
     granularity = machine.register_granularity
     return min(fair, machine.max_registers_per_thread) // granularity * granularity
