@@ -218,13 +218,15 @@ def _has_numbers(graph: Graph) -> bool:
 
 def _blocks(verified: VerifiedSchedule) -> Callable[[int], int]:
     """How many multiprocessors there are under a seed: of pairs of blocks as many as elsewhere of blocks. Where
-    blocks leave parts of sums over the rows, under some seeds so many that these come in bundles.
+    blocks leave parts of sums over the rows, under some seeds so many that these come in bundles. Where tiles have
+    parts, under some so many that several share a tile: a number of blocks that divides the tiles' deals all parts of
+    a tile to one of them.
     """
     s, bundling = verified.program.structure, _bundling_blocks(verified)
     if bundling:
         columns = min(verified.program.grid.column_tiles, _COLUMN_TILES)
         return lambda seed: columns * (bundling, 1, 3)[seed // len(STRATEGIES) % 3]
-    each = sharing_processors if s.shares else processors
+    each = sharing_processors if s.parted else processors
     return lambda seed: each(seed) * s.blocks
 
 

@@ -184,6 +184,28 @@ def test_orders_and_slots() -> None:
     assert f"in turns it runs at {ratios['attention_d256', '1now']}" in told
 
 
+def test_lazy_rescaling_in_registers() -> None:
+    rows = measured("calibration/h200_lazy_rescale")["rows"]
+    of = {(row["problem"], row["variant"]): row for row in rows}
+    both = {
+        variant: f"{of['attention', variant]['ratio']:.3f} and {of['attention_causal', variant]['ratio']:.3f}"
+        for variant in ("2branch", "3vote")
+    }
+    told = " ".join(PAGE.split())
+    assert f"`attention` runs at {of['attention', '1none']['ratio']:.3f} in turns" in told
+    assert f"`attention_causal` at {of['attention_causal', '1none']['ratio']:.3f}" in told
+    assert f"for all of a thread's sums: {both['3vote']}." in told
+    assert f"on which the warpgroup agrees: {both['2branch']}." in told
+    settled = [
+        of[name, "3vote"]["settled_ratio"] for name in ("attention", "attention_causal", "attention_d64")
+    ]
+    assert (
+        f"comes to {settled[0]:.3f} and {settled[1]:.3f} settled, and to {settled[2]:.3f} for heads of 64"
+        in told
+    )
+    assert f"they take more time, {of['attention_d256', '1none']['ratio']:.3f} in turns" in told
+
+
 def test_turns_with_kernels_of_before() -> None:
     rows = measured("calibration/h200_turns")["rows"]
     assert {row["status"] for row in rows} == {"ok"}

@@ -21,6 +21,8 @@ KINDS = {
     "reset", "first-part", "last-part", "one-part", "other-part", "other-tile", "lost-parts", "lost-factor", "rows",
 }  # fmt: skip
 """Kinds of mutants, less the sign of a shift: how parts are cut, stored, told of, and brought together."""
+BLOCKS = 5
+"""So many that some have parts of one tile and some of both, and each tile's are several blocks'."""
 LARGE = 128.0
 """A factor of some keys, by which the maxima of parts are further apart than exponents of f32 reach: only there is it
 seen that a maximum leaves a part out.
@@ -48,14 +50,14 @@ def few_queries() -> tuple[Emitted, list[Case]]:
     asked = [(900, 300, slice(0)), (900, 600, slice(200)), (890, 300, slice(640, 904)), (0, 700, slice(0))]
     lengths = [{"n": np.array(own, np.int32)} for *own, _ in asked]
     keys = [large_keys(graph, where) for *_, where in asked]
-    return emitted("combined"), [case(graph, inputs=a | b) for a, b in zip(keys, lengths, strict=True)]
+    return emitted("combined"), [case(graph, BLOCKS, a | b) for a, b in zip(keys, lengths, strict=True)]
 
 
 def two_consumers() -> tuple[Emitted, list[Case]]:
     """The last consumer of a tile has few rows."""
     made = test_emit_combined.emitted("two consumers")
     keys = [large_keys(made.graph, where) for where in (slice(0), slice(90), slice(370, 456))]
-    return made, [case(made.graph, inputs=own) for own in keys]
+    return made, [case(made.graph, BLOCKS, own) for own in keys]
 
 
 def key(source: str, mutant: Mutant) -> tuple[str, str]:

@@ -129,7 +129,7 @@ class Consumer:
             return first_step(self.plan.counts_steps)
         if not self.plan.split:
             return ["step = index * k_iterations"]
-        return ["turns = 0", "step = 0", splits.steps("index", "gl.program_id(0)")]
+        return ["turns = 0", "step = 0", splits.steps(self.plan, "index", "gl.program_id(0)")]
 
     def _others_steps(self) -> list[str]:
         """Lines that pass over the K-blocks of consumers whose turns come before this one's next."""
@@ -137,7 +137,7 @@ class Consumer:
             return []
         passed = ["step += (CONSUMERS - 1) * k_iterations"]
         if self.plan.split:
-            passed = [splits.steps("1, CONSUMERS", "part"), "turns += 1"]
+            passed = [splits.steps(self.plan, "1, CONSUMERS", "place"), "turns += 1"]
         return [*passed, *self._first_slots()]
 
     def _first_slots(self) -> Iterator[str]:

@@ -151,7 +151,7 @@ def _filled(plan: KernelPlan, index: int) -> list[str]:
         return ["filled = ahead"]
     if plan.s.shares:
         return ["filled = gl.where(number == 0, ahead, 0)"]
-    number = "part" if plan.split else "tile"
+    number = "place" if plan.split else "tile"
     return [f"filled = gl.where({number} == gl.program_id(0), ahead, 0)"]
 
 

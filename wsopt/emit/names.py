@@ -182,6 +182,7 @@ SPLIT_WORDS = frozenset(
     (
         *("part", "parts", "other", "k_blocks", "places", "sums", "counter", "layout", "first", "last"),
         *("workspace", "arrivals", "own_part", "first_part", "turns", "thread_barrier"),
+        *("part_at", "place", "tiles"),
         *("part_range", "places_of", "last_to_arrive", "combined", "SPLITS", "PARTIAL_SUMS"),
         *(
             "part_of",

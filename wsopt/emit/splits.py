@@ -17,8 +17,9 @@ from collections.abc import Iterable
 
 from wsopt.emit import shares
 from wsopt.emit.combination import parts_of
+from wsopt.emit.grid import tiles
 from wsopt.emit.instructions import when
-from wsopt.emit.integers import Integer, named
+from wsopt.emit.integers import PYTHON, Integer, named
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import Workspace
 from wsopt.emit.sums import accumulator_names, accumulators
@@ -85,12 +86,12 @@ def workspaces(plan: KernelPlan) -> tuple[Workspace, ...]:
     if not plan.split:
         return ()
     parts: Integer = named("parts")
-    tiles: Integer = named("tiles")
+    counted: Integer = named("tiles")
     if plan.s.shares:
-        parts = tiles + named("blocks") if plan.ranged else 2 * named("blocks")
-        tiles = tiles if plan.ranged else named("blocks")  # fewer than that are shared
+        parts = counted + named("blocks") if plan.ranged else 2 * named("blocks")
+        counted = counted if plan.ranged else named("blocks")  # fewer than that are shared
     places = parts * (plan.s.at_once * place_elements(plan))
-    counters = tiles * plan.s.at_once
+    counters = counted * plan.s.at_once
     return (
         Workspace(_WORKSPACE, DType.F32, places, zeroed=False),
         Workspace(_ARRIVALS, DType.I32, counters, zeroed=True),
@@ -102,13 +103,25 @@ def least_k_blocks(plan: KernelPlan, least: int) -> int:
     return least * plan.s.copies * plan.s.splits if plan.split else least
 
 
-def steps(others: str, part: str) -> str:
-    """The lines by which a consumer in ping-pong passes over the K-blocks of others: those of the parts behind
-    `part`, one for each of the `others`.
+def part_at(plan: KernelPlan, place: str) -> str:
+    """The number of the part at a place of the order in which blocks take them; those of a tile have numbers that
+    follow each other.
     """
+    return f"part_at({place}, {_tiles(plan)})"
+
+
+def _tiles(plan: KernelPlan) -> str:
+    return "parts // SPLITS" if plan.ranged else PYTHON(tiles(plan))
+
+
+def steps(plan: KernelPlan, others: str, place: str) -> str:
+    """The lines by which a consumer in ping-pong passes over the K-blocks of others: those of the parts behind that
+    at `place`, one for each of the `others`. Of a part the number within its tile says how many they are.
+    """
+    number = f"({place} + other * gl.num_programs(0)) // ({_tiles(plan)})"
     return (
         f"for other in gl.static_range({others}):\n"
-        f"    first, last = part_range({part} + other * gl.num_programs(0), k_iterations)\n"
+        f"    first, last = part_range({number}, k_iterations)\n"
         "    step += last - first"
     )
 

@@ -59,8 +59,8 @@ def processors(seed: int) -> int:
 
 
 def sharing_processors(seed: int) -> int:
-    """The same where blocks share the tiles that are behind all whole waves: of any number of tiles but a multiple of
-    30 one of these leaves some, and one block leaves none.
+    """The same where blocks share tiles, or those that are behind all whole waves: any number of tiles but a multiple
+    of 30 one of these does not divide, and one block leaves none.
 
     Each strategy comes with all of these too.
     """

@@ -228,20 +228,26 @@ def gpc_bytes(program: TileProgram, grid: TileGrid, machine: Machine, *, waited_
     Blocks with consecutive numbers go down a group of tile rows, so `group` neighbours share a column's tile.
     Rows that straddle lines count with those; half a line asks for half of one.
 
-    Where all columns are fewer tiles than the card has SMs, several groups are taken at once, by one GPC each, and
-    their GPCs ask for the same columns at about one time. Of those bytes a GPC has to wait for its share alone
-    (`waited_for`); all of them take power. Of tiles that are cut to equal shares each SM reads for itself. The blocks
+    Where all columns are fewer tiles than a GPC has SMs, it takes several groups at a time, whose rows are apart, and
+    where those are of several matrices so are their columns. Where they are fewer than the card has, several GPCs ask
+    for the same columns at about one time. Of those bytes a GPC has to wait for its share alone
+    (`waited_for`); all of them take power. Where sums are split many ways a GPC has several parts of few tiles, which
+    are at K-blocks of their own. Of tiles that are cut to equal shares each SM reads for itself. The blocks
     of a pair, which are of one GPC, read other halves of their columns.
     """
-    each = grid.blocks
-    height = min(grid.group, grid.alike_row_tiles, machine.sms_per_gpc // each)
-    across = machine.sms_per_gpc / each / height
+    each, gpcs = grid.blocks, machine.sm_count / machine.sms_per_gpc
+    alike = min(machine.sm_count / each, grid.tiles)  # tiles that are at the same K-blocks
+    places = min(machine.sms_per_gpc / each, alike)
+    height = min(grid.group, grid.alike_row_tiles, math.floor(places))
+    across = min(places / height, grid.column_tiles)
+    groups, in_matrix = places / height / across, grid.alike_row_tiles / height
+    across *= max(1.0, groups / in_matrix)
     if waited_for:
-        at_once = machine.sm_count / each / (height * grid.column_tiles)
-        across /= max(1.0, min(at_once, grid.row_tiles / height, machine.sm_count / machine.sms_per_gpc))
+        at_once = alike / (height * grid.column_tiles)
+        across /= max(1.0, min(at_once / groups, in_matrix / groups, gpcs))
     total, alone = 0.0, 0.0
     for one in asked_of(program, machine):
-        total += each * (height * one.copies * one.of_gpc if one.by_rows else across * one.of_gpc)
+        total += one.of_gpc / places * (height * groups * one.copies if one.by_rows else across)
         alone += one.copies * one.of_gpc
     cut = 0.0 if program.shares is None else program.shares.cut
-    return math.ceil((1 - cut) * total / machine.sms_per_gpc + cut * alone)
+    return math.ceil((1 - cut) * total + cut * alone)
