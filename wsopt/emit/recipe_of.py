@@ -10,7 +10,8 @@ from wsopt.emit.addresses import ByAddress
 from wsopt.emit.consumer import consumer_of
 from wsopt.emit.grid import tiles
 from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, shape_of
-from wsopt.emit.plan import KernelPlan, plan_of
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.plan_of import plan_of
 from wsopt.emit.recipe import (
     Argument,
     Check,

@@ -30,7 +30,8 @@ from wsopt.emit.grid import grid_parameters
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
 from wsopt.emit.operations import Operations
-from wsopt.emit.plan import KernelPlan, plan_of
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.plan_of import plan_of
 from wsopt.emit.quantized import Unpacking, narrow_functions, unpacking
 from wsopt.emit.ranges import range_lines
 from wsopt.emit.recipe_of import recipe_of
