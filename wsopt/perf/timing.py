@@ -91,7 +91,7 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
         # Device memory is idle until the first bytes are there, and while the last tile is being computed. Bytes
         # alone do not reach the power limit.
         if program.structure.occupancy:
-            return _side_by_side(program, machine, waves, floors)
+            return _fixed_parts_of_several_blocks(program, machine, waves, floors)
         last = sum(op.issue for op in program.ops if op.consumer == 0)
         start, fill = machine.block_start_cycles, latency.tma_load_dram + last
         tail = latency.tma_store + end_cycles(program, machine)
@@ -118,9 +118,12 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
     )
 
 
-def _side_by_side(program: TileProgram, machine: Machine, waves: int, floors: tuple[float, float]) -> Waves:
-    """The same where an SM has several blocks of one tile each. They begin while the kernel before ends; what a block
-    does behind its reads, its last ones do with device memory idle.
+def _fixed_parts_of_several_blocks(
+    program: TileProgram, machine: Machine, waves: int, floors: tuple[float, float]
+) -> Waves:
+    """The fixed parts where an SM has several blocks of one tile each. Blocks begin while the kernel before ends, so
+    that no time passes before the first reads. At the end device memory is idle while an SM's last blocks do what
+    follows their reads.
     """
     _, *behind = (op.issue for op in program.ops)
     last = program.structure.occupancy * sum(behind)
