@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +12,6 @@ from wsopt.cli.options import AsJson, Graph, Scheduler, listed
 from wsopt.terminal import print_json, print_text, progress, tell
 
 if TYPE_CHECKING:
-    from wsopt.build import Build
     from wsopt.graph.symbolic import SymbolicGraph
     from wsopt.graph.types import Graph as TensorGraph
     from wsopt.machine.types import Machine
@@ -101,6 +98,7 @@ def compile_(
 def _compile_one(
     graph: TensorGraph, asked: _Asked, conditions: Conditions, *, tuned: bool, card: str | None
 ) -> None:
+    from wsopt.batch import BuildTask, build_at
     from wsopt.folder import write_folder
 
     show, stop = progress()
@@ -113,37 +111,12 @@ def _compile_one(
                 graph, asked.machine, card=card, use_cache=use_cache, progress=show, tell=tell
             )
         else:
-            found = _searched(graph, asked, conditions, show)
+            task = BuildTask(graph, asked.machine, under=conditions, seconds=asked.seconds)
+            found = build_at(asked.scheduler, task, use_cache=asked.use_cache, progress=show)
     finally:
         stop()
     write_folder(asked.target, found.files)
     asked.told(found.summary, found.seconds, _summary_text(found.summary, found.seconds, asked.target))
-
-
-def _searched(
-    graph: TensorGraph, asked: _Asked, conditions: Conditions, show: Callable[[str, int, int], None]
-) -> Build:
-    """The build that a search here, or by a worker of a cluster, ends with."""
-    if asked.scheduler is None:
-        from wsopt.driver import build
-
-        return build(
-            graph,
-            asked.machine,
-            under=conditions,
-            seconds=asked.seconds,
-            use_cache=asked.use_cache,
-            progress=show,
-        )
-    from wsopt.batch import BuildTask, build_one
-    from wsopt.pool.cluster import workers_at
-
-    task = BuildTask(graph, asked.machine, under=conditions, seconds=asked.seconds)
-    with workers_at(asked.scheduler) as workers:
-        (found,) = build_one(
-            task, workers, use_cache=asked.use_cache, progress=functools.partial(show, "search")
-        )
-    return found
 
 
 def _compile_range(graph: SymbolicGraph, asked: _Asked, kernels: int | None) -> None:
