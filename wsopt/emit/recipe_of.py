@@ -7,7 +7,7 @@ from functools import reduce
 
 from wsopt.emit import dynamic, over_rows, records, shares, splits
 from wsopt.emit.addresses import ByAddress
-from wsopt.emit.consumer import consumer_of
+from wsopt.emit.consumer_of import consumer_of
 from wsopt.emit.grid import tiles
 from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, shape_of
 from wsopt.emit.plan import KernelPlan

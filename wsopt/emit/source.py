@@ -23,7 +23,8 @@ from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.combination import parts_of
 from wsopt.emit.constants import accumulator_layouts, constants
-from wsopt.emit.consumer import Consumer, consumer_of
+from wsopt.emit.consumer import Consumer
+from wsopt.emit.consumer_of import consumer_of
 from wsopt.emit.epilogue import epilogue
 from wsopt.emit.functions import Function, launched, partitions
 from wsopt.emit.grid import grid_parameters
