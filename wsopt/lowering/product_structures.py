@@ -97,15 +97,8 @@ class _Variants:
 
     @classmethod
     def of(cls, region: Region, machine: Machine, depths: Sequence[int], lifted: Lifted) -> _Variants:
-        """The variants of a region's structures.
-
-        An iteration has two K-blocks, each with partial sums of its own, only where products are promoted.
-        emitter.v1: then all are. Another product's sums would be begun by one K-block and added to by the other, and
-        nothing keeps their order. Nor are rows reduced that lie in two accumulators.
-        """
-        promoted = [is_promoted(one, region, machine) for one in region.contractions]
-        several = any(promoted) and not region.body and (all(promoted) or Limit.ALL_PROMOTED in lifted)
-        copies = (1, 2) if several else (1,)
+        """The variants of a region's structures, with these depths of a K-block."""
+        copies = _copies(region, machine, lifted)
         early = (True, False) if releases_early(region, machine) and not region.body else (True,)
         tails = _tails(region, machine, depths, copies)
         return cls(region, machine, copies, tails, _transforms(region, machine, lifted), early)
@@ -133,6 +126,17 @@ class _Variants:
                 yield replace(s, tail=0, splits=splits, shares=shares)
             if paired and not same_order(self.region, two := replace(s, tail=0, paired=True)):
                 yield two
+
+
+def _copies(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, ...]:
+    """K-blocks of an iteration: two, each with partial sums of its own, only where products are promoted.
+
+    emitter.v1: then all are. Another product's sums would be begun by one K-block and added to by the other, and
+    nothing keeps their order. Nor are rows reduced that lie in two accumulators.
+    """
+    promoted = [is_promoted(one, region, machine) for one in region.contractions]
+    several = any(promoted) and not region.body and (all(promoted) or Limit.ALL_PROMOTED in lifted)
+    return (1, 2) if several else (1,)
 
 
 def _parted(region: Region, s: Structure, machine: Machine) -> list[tuple[int, bool]]:
