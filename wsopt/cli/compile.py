@@ -101,8 +101,7 @@ def _compile_one(
     from wsopt.batch import BuildTask, build_at
     from wsopt.folder import write_folder
 
-    show, stop = progress()
-    try:
+    with progress() as show:
         if tuned:
             from wsopt.tune.tuned import tuned_build
 
@@ -113,8 +112,6 @@ def _compile_one(
         else:
             task = BuildTask(graph, asked.machine, under=conditions, seconds=asked.seconds)
             found = build_at(asked.scheduler, task, use_cache=asked.use_cache, progress=show)
-    finally:
-        stop()
     write_folder(asked.target, found.files)
     asked.told(found.summary, found.seconds, _summary_text(found.summary, found.seconds, asked.target))
 
@@ -124,21 +121,17 @@ def _compile_range(graph: SymbolicGraph, asked: _Asked, kernels: int | None) -> 
     from wsopt.ranges.command import compile_range, compiled_text
     from wsopt.ranges.make import DEFAULT_KERNELS
 
-    show, stop = progress()
-    try:
-        with workers_at(asked.scheduler) as workers:
-            found = compile_range(
-                graph,
-                asked.machine,
-                asked.target,
-                kernels=kernels or DEFAULT_KERNELS,
-                seconds=asked.seconds,
-                use_cache=asked.use_cache,
-                workers=workers,
-                progress=show,
-            )
-    finally:
-        stop()
+    with progress() as show, workers_at(asked.scheduler) as workers:
+        found = compile_range(
+            graph,
+            asked.machine,
+            asked.target,
+            kernels=kernels or DEFAULT_KERNELS,
+            seconds=asked.seconds,
+            use_cache=asked.use_cache,
+            workers=workers,
+            progress=show,
+        )
     asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
 
 
@@ -147,19 +140,15 @@ def _compile_cut(graph: TensorGraph, asked: _Asked) -> None:
     from wsopt.partition.make import build_cut
     from wsopt.pool.cluster import workers_at
 
-    show, stop = progress()
-    try:
-        with workers_at(asked.scheduler) as workers:
-            found = build_cut(
-                graph,
-                asked.machine,
-                seconds=asked.seconds,
-                use_cache=asked.use_cache,
-                workers=workers,
-                progress=show,
-            )
-    finally:
-        stop()
+    with progress() as show, workers_at(asked.scheduler) as workers:
+        found = build_cut(
+            graph,
+            asked.machine,
+            seconds=asked.seconds,
+            use_cache=asked.use_cache,
+            workers=workers,
+            progress=show,
+        )
     found.save(asked.target)
     asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
 

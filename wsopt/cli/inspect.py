@@ -196,11 +196,8 @@ def _gains(found: BuildFolder, deadline: Deadline) -> Sensitivity:
     """What more of each budget would buy, with progress."""
     from wsopt.solve.sensitivity import sensitivity
 
-    show, stop = progress()
-    try:
+    with progress() as show:
         return sensitivity(found.verified, found.certificate, show, deadline)
-    finally:
-        stop()
 
 
 def _what_if(found: BuildFolder, deadline: Deadline, as_json: bool) -> None:
@@ -266,12 +263,9 @@ def _solved(found: BuildFolder, spec: str, keep: Path | None, deadline: Deadline
     conditions = parse_conditions(spec, "--against")
     if keep is not None:
         check_target(keep)
-    show, stop = progress()
-    try:
+    with progress() as show:
         seconds = max(0.0, deadline.end - time.monotonic()) if deadline != UNLIMITED else None
         made = build(found.graph, found.verified.machine, under=conditions, seconds=seconds, progress=show)
-    finally:
-        stop()
     if keep is not None:
         return read_folder(made.save(keep))
     with tempfile.TemporaryDirectory() as scratch:
