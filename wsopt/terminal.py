@@ -30,7 +30,7 @@ def tell(message: str) -> None:
 
 @dataclass(slots=True)
 class _Stage:
-    """The stage that a command is in, as far as it has told: what an interruption is said to have come in."""
+    """The stage that a command has last reported; an interruption is told with it."""
 
     name: str = ""
     done: int = 0

@@ -122,7 +122,7 @@ def report(
 
 @dataclass(frozen=True, slots=True)
 class _Solved:
-    """What is solved for a page or a trace beside the build: the options of that."""
+    """Options of what is solved beside a build, for its page or its trace."""
 
     what_if: bool
     against: str | None

@@ -152,12 +152,12 @@ def _inputs_ahead(verified: VerifiedSchedule) -> int:
 
 
 def _parts(s: Structure) -> tuple[str, ...]:
-    """What says how many parts, or tiles, a loop that computes values is cut into for blocks."""
+    """Arguments that count tiles or parts of tiles, where several blocks share a tile whose loop computes values."""
     return ("tiles",) if s.shares else ("parts",) if s.splits > 1 else ()
 
 
 def _counts(axes: tuple[Role, ...], *, ranged: bool, columns: bool, k_blocks: bool) -> tuple[str, ...]:
-    """The names of what is counted: batches, tiles along rows and `columns`, `k_blocks` where all have as many."""
+    """Arguments that are counts: batches, tiles along rows and `columns`, `k_blocks` where all tiles have as many."""
     asked = {
         "groups": Role.GROUP in axes,
         "heads": Role.HEAD in axes,

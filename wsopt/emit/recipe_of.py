@@ -100,8 +100,8 @@ def _extents(plan: KernelPlan, inputs: Iterable[View]) -> dict[str, Integer]:
 
 
 def _along_axes(view: View) -> Iterator[tuple[Role, Integer]]:
-    """The axes of a view with their extents, but for one along which another tensor chooses places, and for the
-    streamed one where it has that of a page.
+    """The axes of a view with their extents. An axis along which another tensor chooses places is left out, and so is
+    the streamed one where the tensor has it page by page: neither extent is the kernel's.
     """
     chosen = {view.chosen.role, *([Role.STREAM] if view.page else [])} if view.chosen else ()
     pairs = zip(view.roles, axis_extents(view), strict=True)
@@ -109,8 +109,8 @@ def _along_axes(view: View) -> Iterator[tuple[Role, Integer]]:
 
 
 def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
-    """Tiles each way, K-blocks, tiles in all, and the blocks that take them, whose loop takes `least` passes; each of
-    those before it.
+    """Names and values of tiles each way, K-blocks, tiles in all, and the blocks that take them. Each value is an
+    expression of those before it. A consumer's loop takes `least` passes at least.
     """
     s = plan.s
     segments: Integer = named("segments") if plan.offsets else 0
@@ -218,10 +218,10 @@ def _count_checks(plan: KernelPlan) -> Iterator[Check]:
 
 
 def _mask_checks(bounds: Bounds) -> Iterator[Check]:
-    """Conditions of the masks at a call's extents.
+    """Conditions on a call's extents that follow from the masks.
 
-    Where masks end every row before the streamed axis does, nothing else leaves out what a K-block holds beyond that
-    end. And where a number in them was taken for minus infinity, a row of nothing but that number would be another.
+    Where masks end every row before the streamed axis ends, the kernel has no mask for that end. And where the number
+    that masks put in was taken for minus infinity, no row may consist of that number alone.
     """
 
     def at_most(left: Integer, right: Integer, told: str) -> Check:

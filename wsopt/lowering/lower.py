@@ -213,7 +213,7 @@ def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
 
 @functools.lru_cache(maxsize=2048)
 def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
-    """The same without a rasterization order, of which the grid alone depends, or what the assembler is asked."""
+    """The unpriced program in the first rasterization order. Another order changes nothing but the grid."""
     grid = grid_of(region, s)
     shared_loop = loop_of(region, s, machine, grid.tiles)
     loop, held = shared_loop.cut, shared_loop.held

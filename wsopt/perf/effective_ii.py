@@ -117,7 +117,7 @@ def effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
 
 
 def effective_iis(program: TileProgram, machine: Machine, slots: Iterable[int]) -> list[int]:
-    """The same for several rings, each of so many slots."""
+    """Cycles that an iteration takes at least with a ring of each of these depths; 0 where rings have none."""
     if program.iteration is Iteration.TILE:
         stream = Stream.of(program, machine)
         return [stream.effective_ii(number) for number in slots]

@@ -148,8 +148,9 @@ def epilogues(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) 
 
 
 def _of_shares(shares: Shares, split: SplitCost, each: int, last: int, *, in_turn: bool) -> Epilogues:
-    """The same of a block's share. It has two parts at most, the ends of its share, and of the tiles of which others
-    have parts it ends one, the last; the rest are its own. Those `in_turn` have one price.
+    """Cycles of the epilogues of a block that has an equal share of the K-blocks. It has parts of two tiles at most,
+    those at the ends of its share, and adds up the parts of one of them, the last; its other tiles are its own. Where
+    it has them `in_turn`, each costs the mean of all.
     """
     apart = min(2, shares.tiles)
     end = split.part + split.all + last

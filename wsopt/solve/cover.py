@@ -104,7 +104,9 @@ def _least_worst(losses: Losses, most: int) -> tuple[float, tuple[int, ...], boo
 
 
 def _covering(losses: Losses, most: int, threshold: float) -> tuple[int, ...] | None:
-    """So many kernels with a loss of at most the threshold everywhere; empty if there are none, None if undecided."""
+    """At most `most` kernels of which one has at most the `threshold` as its loss in every cell; empty if there are
+    none, None if undecided.
+    """
     model = cp_model.CpModel()
     used = _choice(model, losses, most)
     # Cells that the same kernels may serve ask for one thing.
