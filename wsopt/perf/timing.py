@@ -74,7 +74,7 @@ class Time:
         return self.before + self._norm(max(ii, self.least)) + self.after
 
     def main(self, ii: float) -> float:
-        """Cycles of that in loops."""
+        """Those of these cycles that are spent in loops."""
         return self._norm(ii) if self.loop is None else self.loop.at(ii)
 
     def _norm(self, ii: float) -> float:
@@ -259,10 +259,10 @@ _PATHS_KNEE = 4.0
 
 
 def together_us(program: TileProgram, sm_us: float, floors: tuple[float, ...]) -> float:
-    """Microseconds of a kernel whose SMs take so long, and its bytes on the paths that all SMs share.
+    """Microseconds of a kernel of which SMs take `sm_us` and the bytes on the paths that all SMs share the `floors`.
 
-    Bytes come early and late, so that a kernel for which two of these are alike takes longer than each. Tiles of rows
-    that are the iterations of a loop have that in it already.
+    The norm of all, as bytes come early and late: a kernel for which two of them are alike takes longer than each. Of
+    loops over tiles of rows II has that already, and the largest counts.
     """
     if program.iteration is Iteration.TILE:
         return max(sm_us, *floors)
