@@ -128,7 +128,7 @@ def _sums(plan: KernelPlan) -> Channel:
 
 
 def _of_loader(plan: KernelPlan) -> frozenset[PartitionRole]:
-    """The roles of what the loading warp fills: itself and those that read it."""
+    """The roles of a channel that the loading warp fills: itself and the readers."""
     return frozenset({PartitionRole.LOADER, *_readers(plan)})
 
 
@@ -239,7 +239,7 @@ def allocations(plan: KernelPlan) -> Iterator[Buffer]:
 
 
 def barrier_groups(plan: KernelPlan) -> list[tuple[str, list[Barrier]]]:
-    """The barriers that are set up in one loop: those of which there are equally many."""
+    """Barriers by how many there are of each: equally many are set up in one loop."""
     found: dict[str, list[Barrier]] = {}
     for channel, ending in _instances(plan):
         named = (Barrier(one.name + ending, one.arrivals) for one in channel.barriers)

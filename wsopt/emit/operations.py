@@ -337,7 +337,9 @@ def second_pass(operations: Operations) -> Operations:
 
 
 def row_passes(plan: KernelPlan) -> Iterator[Callable[[TileOp], bool]]:
-    """Which operations each pass over rows that no SM holds has: one that reduces them, and one that stores them."""
+    """Of each pass over rows that no SM holds, whether it has an operation: a first pass, and a second where rows are
+    read twice, which stores them.
+    """
     stores = (OpKind.TMA_STORE,)
     yield lambda op: op.kind not in stores and op.id.subject != AGAIN
     if plan.reads_twice:

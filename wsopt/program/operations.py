@@ -40,7 +40,7 @@ class Value:
 
     @property
     def sets(self) -> int:
-        """Sets of sums that it is, of so many rows by columns each: one for each part of what is contracted."""
+        """Sets of sums, of rows by columns each, that it consists of: one for each part of the contracted axis."""
         return self.shape[0] if len(self.shape) > len(FULL) else 1
 
     @property
@@ -90,7 +90,7 @@ class TileOp:
 
     @property
     def makes(self) -> tuple[str, ...]:
-        """The names of what it computes: its items, or the product that it is, or whose sums it rescales."""
+        """The names of what it computes: its items, or the product whose sums it makes, moves or rescales."""
         product = self.kind in (OpKind.MMA, OpKind.RESCALE, OpKind.READ, OpKind.WRITE)
         return (self.id.subject,) if product else tuple(item.name for item in self.items)
 

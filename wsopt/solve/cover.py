@@ -120,7 +120,7 @@ def _covering(losses: Losses, most: int, threshold: float) -> tuple[int, ...] | 
 
 
 def _choice(model: cp_model.CpModel, losses: Losses, most: int) -> list[cp_model.IntVar]:
-    """Which kernels there are: at most so many, all of one kind."""
+    """A variable for each kernel, whether it is one of those chosen: at most `most`, all of one kind."""
     used = [model.new_bool_var(f"used_{k}") for k in losses.kernels]
     model.add(sum(used) <= most)
     kinds = list(dict.fromkeys(losses.kinds))
