@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from wsopt.batch import BuildTask, build_one
+from wsopt.batch import BuildTask, build_at
 from wsopt.build import Build
-from wsopt.driver import DEFAULT_MACHINE, build
+from wsopt.driver import DEFAULT_MACHINE
 from wsopt.errors import InputError, Problem
 from wsopt.folder import check_target
 from wsopt.graph.builder import GraphBuilder
@@ -66,16 +65,13 @@ def compile(
     if a check fails; TypeError for an argument of another kind. Nothing is written then.
     """
     read, record = as_graph(graph), _as_machine(machine)
-    _check_options(time_limit, tuned, card, under, scheduler)
-    one_kernel = tuned or under is not None
-    if cut and one_kernel:
-        raise InputError("cut", [Problem("", "does not go with options that are about one kernel's search")])
+    _check_options(time_limit, tuned, card, under, scheduler, cut)
     conditions = FREE if under is None else parse_conditions(under, "under")
     if directory is not None:
         check_target(Path(directory))
     show = progress or (lambda _stage, _done, _total: None)
     found: Build | CutBuild
-    if cut or (not one_kernel and is_refused(read, record)):
+    if cut or (not tuned and under is None and is_refused(read, record)):
         with workers_at(scheduler) as workers:
             found = build_cut(
                 read, record, seconds=time_limit, use_cache=use_cache, workers=workers, progress=show
@@ -84,14 +80,9 @@ def compile(
         from wsopt.tune.tuned import tuned_build
 
         found = tuned_build(read, record, card=card, use_cache=use_cache, progress=show, tell=_warn)
-    elif scheduler is not None:
-        task = BuildTask(read, record, under=conditions, seconds=time_limit)
-        with workers_at(scheduler) as workers:
-            (found,) = build_one(
-                task, workers, use_cache=use_cache, progress=functools.partial(show, "search")
-            )
     else:
-        found = build(read, record, under=conditions, seconds=time_limit, use_cache=use_cache, progress=show)
+        task = BuildTask(read, record, under=conditions, seconds=time_limit)
+        found = build_at(scheduler, task, use_cache=use_cache, progress=show)
     if directory is not None:
         found.save(directory)
     return found
@@ -199,7 +190,12 @@ def _as_machine(machine: str | os.PathLike[str] | Machine) -> Machine:
 
 
 def _check_options(
-    time_limit: float | None, tuned: bool, card: str | None, under: str | None, scheduler: str | None
+    time_limit: float | None,
+    tuned: bool,
+    card: str | None,
+    under: str | None,
+    scheduler: str | None,
+    cut: bool,
 ) -> None:
     """Raise InputError for options that are out of range or do not go together."""
     _check_time(time_limit)
@@ -220,6 +216,8 @@ def _check_options(
         raise InputError(
             "card", [Problem("", "says whose measurements count, and wants tuned=True beside it")]
         )
+    if cut and (tuned or under is not None):
+        raise InputError("cut", [Problem("", "does not go with options that are about one kernel's search")])
 
 
 def _check_time(time_limit: float | None) -> None:

@@ -6,14 +6,17 @@ before an interruption is not made again.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wsopt import driver
 from wsopt.build import Build
 from wsopt.driver import builds, keep_builds, known_builds
 from wsopt.errors import CheckError, InfeasibleError, InputError, LoweringError
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
+from wsopt.pool.cluster import workers_at
 from wsopt.pool.workers import Progress, Workers, silent
 from wsopt.program.conditions import FREE, Conditions
 
@@ -65,6 +68,26 @@ def build_one(task: BuildTask, workers: Workers, *, use_cache: bool, progress: P
     if isinstance(found, tuple):
         return found
     raise found
+
+
+def build_at(scheduler: str | None, task: BuildTask, *, use_cache: bool, progress: driver.Progress) -> Build:
+    """The best build of a task: of a search here, or by a worker of the cluster whose `scheduler` has this address.
+    Raises as `driver.build`.
+    """
+    if scheduler is None:
+        return driver.build(
+            task.graph,
+            task.machine,
+            under=task.under,
+            seconds=task.seconds,
+            use_cache=use_cache,
+            progress=progress,
+        )
+    with workers_at(scheduler) as workers:
+        best, *_ = build_one(
+            task, workers, use_cache=use_cache, progress=functools.partial(progress, "search")
+        )
+    return best
 
 
 def _made(task: BuildTask) -> Outcome:

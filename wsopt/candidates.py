@@ -68,8 +68,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A kernel that the compiler was asked about: what it made of it, if anything, and what it rejected; and why the
-    kernel was `dropped` after that.
+    """A kernel that the compiler was asked for: what came of it, None if it refused, and the `complaint` about that,
+    empty if there is none. `dropped` says why the kernel was given up later.
     """
 
     verified: VerifiedSchedule

@@ -333,7 +333,7 @@ CHECKS: tuple[Check, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property that schedules are to have besides, and what is wrong with one that lacks it."""
+    """A further property that schedules are to have; `check` yields the faults of one that lacks it."""
 
     name: str
     check: Check

@@ -19,7 +19,7 @@ from typing import Any
 from wsopt.candidates import Asked, Contest, ask
 from wsopt.checker import verify
 from wsopt.emit.source import emit
-from wsopt.errors import WsoptError
+from wsopt.exit_status import with_exit_status
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph
 from wsopt.lowering.lower import Cuttable
@@ -157,6 +157,7 @@ def _worth_learning(contest: Contest, machine: Machine) -> Iterator[Asked]:
     yield from (one for one in found.values() if one.spilled or not one.complaint)
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line; 0 if the file was written."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.learn", description=__doc__)
@@ -164,11 +165,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--machine", default="h200")
     parser.add_argument("-o", "--output", type=Path, default=DATA)
     chosen = parser.parse_args(arguments)
-    try:
-        data = learn(sorted(chosen.graphs), load_machine(chosen.machine))
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    data = learn(sorted(chosen.graphs), load_machine(chosen.machine))
     chosen.output.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     print(margin_of(data))
     return 0

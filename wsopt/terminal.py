@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ def tell(message: str) -> None:
 
 @dataclass(slots=True)
 class _Stage:
-    """The stage that a command is in, as far as it has told: what an interruption is said to have come in."""
+    """The stage that a command has last reported; an interruption is told with it."""
 
     name: str = ""
     done: int = 0
@@ -47,9 +48,11 @@ def interrupted() -> str:
     return f"interrupted in the stage {_STAGE.name}{steps}"
 
 
-def progress() -> tuple[Callable[[str, int, int], None], Callable[[], None]]:
-    """A display of stages on a terminal, each with its steps and the time that is left of it, and how to end it;
-    silent in a pipe.
+@contextlib.contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A display of stages on a terminal for as long as a context lasts; silent in a pipe.
+
+    Yields what is to be called with a stage's name, the steps of it that are done, and their number.
     """
     bar = _bar() if sys.stderr.isatty() else None
     tasks: dict[str, TaskID] = {}
@@ -64,13 +67,12 @@ def progress() -> tuple[Callable[[str, int, int], None], Callable[[], None]]:
             tasks[stage] = bar.add_task(stage, total=None)
         bar.update(tasks[stage], completed=done, total=total or None, visible=True)
 
-    def stop() -> None:
-        if sys.exc_info()[0] is None:  # what comes after is no part of the stage
-            _STAGE.name = ""
+    try:
+        yield show
+        _STAGE.name = ""  # what comes after is no part of the stage
+    finally:
         if bar is not None:
             bar.stop()
-
-    return show, stop
 
 
 def _bar() -> Progress:

@@ -95,7 +95,7 @@ def test_a_module_of_torch_is_told_what_to_do() -> None:
 def test_options_are_checked_before_the_search(
     options: dict[str, Any], error: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "build", lambda *arguments, **options: pytest.fail("searched"))
+    monkeypatch.setattr(api, "build_at", lambda *arguments, **options: pytest.fail("searched"))
     with pytest.raises(error, match=told):
         wsopt.compile(small(), **options)
 

@@ -33,11 +33,10 @@ def test_a_terminal_shows_the_stage_its_steps_and_the_time_left(monkeypatch: pyt
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "xterm")
-    show, stop = terminal.progress()
-    show("solve", 3, 12)
-    time.sleep(0.25)  # it is drawn ten times a second
-    show("simulate", 1, 20)
-    stop()
+    with terminal.progress() as show:
+        show("solve", 3, 12)
+        time.sleep(0.25)  # it is drawn ten times a second
+        show("simulate", 1, 20)
     shown = screen.getvalue()
     assert "solve" in shown
     assert "3/12" in shown
@@ -47,9 +46,8 @@ def test_a_terminal_shows_the_stage_its_steps_and_the_time_left(monkeypatch: pyt
 
 
 def test_a_pipe_gets_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    show, stop = terminal.progress()
-    show("solve", 1, 12)
-    stop()
+    with terminal.progress() as show:
+        show("solve", 1, 12)
     assert capfd.readouterr() == ("", "")
     assert terminal.interrupted() == "interrupted"
 
@@ -58,21 +56,17 @@ def test_an_interruption_is_one_line_with_the_stage(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def work(**_: object) -> None:
-        show, stop = terminal.progress()
-        try:
+        with terminal.progress() as show:
             show("solve", 1200, 6194)
             raise KeyboardInterrupt
-        finally:
-            stop()
 
     monkeypatch.setattr(cli, "app", work)
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 130
     assert capfd.readouterr().err == "wsopt: interrupted in the stage solve, 1,200 of 6,194 steps done\n"
-    show, stop = terminal.progress()
-    show("compile", 0, 1)
-    stop()  # an end without a fault ends the stage
+    with terminal.progress() as show:  # an end without a fault ends the stage
+        show("compile", 0, 1)
     assert terminal.interrupted() == "interrupted"
 
 

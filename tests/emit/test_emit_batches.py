@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 from emit_builds import Body, build, case, graph_of, small_case
+from emit_checks import check_machine_code
 
-from wsopt.codegen import Expectation, compile_kernel, verdict
-from wsopt.emit.source import expected_instructions
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.program.types import Sharing, Structure
 
@@ -69,8 +68,7 @@ def test_computes(body: Body, s: Structure) -> None:
 @pytest.mark.compiler
 def test_machine_code_is_what_was_asked_for() -> None:
     made = build(graph_of(views), structure(), 96)
-    asked = Expectation(expected_instructions(made.verified), made.verified.schedule.shared_memory_bytes)
-    assert verdict(compile_kernel(made.source), asked) == ()
+    check_machine_code(made)
 
 
 def test_a_place_of_the_wrong_batch_is_found() -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import functools
-import re
 from dataclasses import replace
 
 import pytest
 from emit_builds import Body, Emitted, build, case, graph_of
-from other_compiler import compiled_by
+from emit_checks import check_calls_every_function, check_products, check_products_elsewhere
 from test_emit_k_blocks import attention, structure
 
-from wsopt.codegen import compile_kernel
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.recipe_of import launch_recipe
-from wsopt.emit.source import expected_instructions
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.lowering.structures import structures
@@ -81,24 +78,18 @@ def emitted(name: str) -> Emitted:
 def test_computes(name: str) -> None:
     made = emitted(name)
     assert case(made.graph).fault(made.source, SEEDS) is None
-    names = re.findall(r"^def (\w+)\(", made.source.split("\nOPTIONS = ")[0], re.MULTILINE)
-    assert [one for one in names if len(re.findall(rf"\b{one}\b", made.source)) == 1] == []
+    check_calls_every_function(made)
 
 
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", ["few rows", "causal", "96 columns", "parts after parts"])
 def test_machine_code_is_what_was_asked_for(name: str) -> None:
-    found = compile_kernel(emitted(name).source)
-    assert found.tensor_instructions == expected_instructions(emitted(name).verified)
-    assert (found.stack_bytes, found.spill_loads) == (0, 0)
-    assert (found.overwritten_operands, found.early_arrivals, found.warnings) == (0, 0, ())
+    check_products(emitted(name))
 
 
 def test_compiles_with_another_triton(other_triton: str) -> None:
     names = ["few rows", "causal"]
-    for name, other in zip(names, compiled_by(other_triton, [emitted(n).source for n in names]), strict=True):
-        assert (other["stack_bytes"], other["spill_loads"]) == (0, 0), name
-        assert other["tensor_instructions"] == expected_instructions(emitted(name).verified)
+    check_products_elsewhere(other_triton, [emitted(name) for name in names])
 
 
 # --- how many at a time -----------------------------------------------------------------------------------

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections import Counter
 
 import numpy as np
 import pytest
 import row_graphs
-from emit_builds import MARGIN, SEEDS, Body, Emitted, build, case, graph_of, h200
+from emit_builds import MARGIN, SEEDS, Body, build, case, graph_of, h200
+from emit_checks import check_machine_code
 from emit_mutants import survives
+from row_builds import emitted, structure
 from tile_graphs import region_of
 
 from wsopt.checker import verify
-from wsopt.codegen import Expectation, compile_kernel, verdict
-from wsopt.emit.source import emit, expected_instructions
+from wsopt.emit.source import emit
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -25,23 +25,10 @@ from wsopt.interpret import Mutant, mutants
 from wsopt.lowering.structures import structures
 from wsopt.perf.price import lower
 from wsopt.program.conditions import Conditions
-from wsopt.program.types import Sharing, Structure
 from wsopt.simulation import simulate
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import Search
 from wsopt.tensors.views import Role
-
-
-def structure(rows: int, columns: int, consumers: int = 1, warps: int = 4) -> Structure:
-    return Structure(rows, columns, 1, consumers, warps, Sharing.COOPERATIVE, True, False, 1, 1)
-
-
-@functools.cache
-def emitted(
-    body: Body, rows: int, columns: int, consumers: int = 1, warps: int = 4, kib: int = 227
-) -> Emitted:
-    return build(graph_of(body), structure(rows, columns, consumers, warps), kib)
-
 
 CUTS: tuple[tuple[Body, tuple[int, ...]], ...] = (
     (row_graphs.long_logsumexp, (2, 2048, 2)),
@@ -63,8 +50,7 @@ def test_computes(body: Body, cut: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(("body", "cut"), CUTS[::2], ids=lambda x: x.__name__ if callable(x) else str(x))
 def test_machine_code_is_what_was_asked_for(body: Body, cut: tuple[int, ...]) -> None:
     made = emitted(body, *cut)
-    asked = Expectation(expected_instructions(made.verified), made.verified.schedule.shared_memory_bytes)
-    assert verdict(compile_kernel(made.source), asked) == ()
+    check_machine_code(made)
 
 
 def test_a_row_of_nothing_gives_zeros() -> None:

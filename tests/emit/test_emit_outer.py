@@ -8,25 +8,21 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from emit_builds import MARGIN, Body, Emitted, build, case, graph_of, h200
+from emit_checks import check_machine_code
 from other_compiler import compiled_by
+from row_builds import structure
 from tile_graphs import region_of
 
-from wsopt.codegen import Expectation, compile_kernel, verdict
-from wsopt.emit.source import expected_instructions
 from wsopt.errors import LoweringError
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.lowering.structures import structures
 from wsopt.perf.price import lower
 from wsopt.program.row_layout import outer_layout
-from wsopt.program.types import Sharing, Structure
+from wsopt.program.types import Structure
 from wsopt.simulation import simulate
 from wsopt.solve.bound import infeasible
 from wsopt.tensors.views import Role
-
-
-def structure(rows: int, columns: int, consumers: int = 1, warps: int = 4) -> Structure:
-    return Structure(rows, columns, 1, consumers, warps, Sharing.COOPERATIVE, True, False, 1, 1)
 
 
 def softmax(shape: tuple[int, ...], axis: int) -> Body:
@@ -85,9 +81,7 @@ def test_computes(name: str) -> None:
 def test_compiles(other_triton: str) -> None:
     kernels = [made(name) for name in ("sum",)]
     for kernel in kernels:
-        shared = kernel.verified.schedule.shared_memory_bytes
-        asked = Expectation(expected_instructions(kernel.verified), shared)
-        assert verdict(compile_kernel(kernel.source), asked) == ()
+        check_machine_code(kernel)
     found = compiled_by(other_triton, [kernel.source for kernel in kernels])
     assert [(one["spill_loads"], one["stack_bytes"]) for one in found] == [(0, 0)] * len(kernels)
 

@@ -8,24 +8,21 @@ import numpy as np
 import over_rows_graphs as graphs
 import pytest
 from emit_builds import SEEDS, Body, Emitted, build, case, graph_of
+from emit_checks import check_machine_code
 from emit_mutants import Place, survivors
+from row_builds import structure
 
-from wsopt.codegen import Expectation, compile_kernel, verdict
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.recipe_of import launch_recipe
-from wsopt.emit.source import emit, expected_instructions
+from wsopt.emit.source import emit
 from wsopt.emit.stamps import Trace
 from wsopt.errors import LoweringError
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import Mutant, execute
-from wsopt.program.types import Sharing, Structure
+from wsopt.program.types import Structure
 
 MANY = 13
 """Blocks of one consumer whose parts are more than a bundle of an H200's."""
-
-
-def structure(rows: int, columns: int, consumers: int = 1, warps: int = 4) -> Structure:
-    return Structure(rows, columns, 1, consumers, warps, Sharing.COOPERATIVE, True, False, 1, 1)
 
 
 CUTS: dict[str, tuple[Body, Structure]] = {
@@ -62,8 +59,7 @@ def test_computes(name: str, processors: int) -> None:
 @pytest.mark.parametrize("name", CUTS)
 def test_machine_code_is_what_was_asked_for(name: str) -> None:
     made = emitted(name)
-    asked = Expectation(expected_instructions(made.verified), made.verified.schedule.shared_memory_bytes)
-    assert verdict(compile_kernel(made.source), asked) == ()
+    check_machine_code(made)
 
 
 def test_the_bits_depend_on_no_order() -> None:

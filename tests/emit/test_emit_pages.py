@@ -8,11 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from emit_builds import Case, Emitted, build, case, graph_of, h200, small_case
+from emit_checks import check_machine_code
 from other_compiler import compiled_by
 from paged_graphs import Paged
 
-from wsopt.codegen import Expectation, compile_kernel, verdict
-from wsopt.emit.source import expected_instructions
 from wsopt.errors import CheckError, LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -193,8 +192,7 @@ def test_k_blocks_have_whole_pages_or_are_whole_parts_of_one() -> None:
 @pytest.mark.compiler
 def test_machine_code_is_what_was_asked_for() -> None:
     made = emitted(*CUTS["equal shares"])
-    asked = Expectation(expected_instructions(made.verified), made.verified.schedule.shared_memory_bytes)
-    assert verdict(compile_kernel(made.source), asked) == ()
+    check_machine_code(made)
 
 
 @pytest.mark.other_triton

@@ -8,14 +8,12 @@ from dataclasses import replace
 import emit_builds as builds
 import pytest
 from emit_builds import Body, Case, Emitted, build, case, graph_of, structure
+from emit_checks import check_products, check_products_elsewhere
 from emit_mutants import survives, survivors
-from other_compiler import compiled_by
 from test_emit_combined_mutants import kind
 
-from wsopt.codegen import compile_kernel
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.recipe_of import launch_recipe
-from wsopt.emit.source import expected_instructions
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import Mutant, mutants
@@ -90,17 +88,12 @@ def test_passes_that_a_loop_takes_at_least_are_a_piece() -> None:
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", ["plain", "residual", "two K-blocks a pass"])
 def test_machine_code_is_what_was_asked_for(name: str) -> None:
-    found = compile_kernel(emitted(name).source)
-    assert found.tensor_instructions == expected_instructions(emitted(name).verified)
-    assert (found.stack_bytes, found.spill_loads) == (0, 0)
-    assert (found.overwritten_operands, found.early_arrivals, found.warnings) == (0, 0, ())
+    check_products(emitted(name))
 
 
 def test_compiles_with_another_triton(other_triton: str) -> None:
     names = ["residual", "two products"]
-    for name, other in zip(names, compiled_by(other_triton, [emitted(n).source for n in names]), strict=True):
-        assert (other["stack_bytes"], other["spill_loads"]) == (0, 0), name
-        assert other["tensor_instructions"] == expected_instructions(emitted(name).verified)
+    check_products_elsewhere(other_triton, [emitted(name) for name in names])
 
 
 def test_a_launch_has_places_for_two_parts_a_block() -> None:

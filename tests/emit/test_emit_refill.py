@@ -7,7 +7,7 @@ from emit_builds import build, graph_of, structure
 
 from wsopt.codegen import compile_kernel
 from wsopt.codegen.oracle import verdict
-from wsopt.emit.plan import plan_of
+from wsopt.emit.plan_of import plan_of
 from wsopt.emit.source import expectation
 from wsopt.graph.builder import GraphBuilder, Symbol
 

@@ -9,12 +9,12 @@ from collections import Counter
 import pytest
 import row_graphs
 from emit_builds import MARGIN, SEEDS, Body, Emitted, build, case, graph_of, h200
+from emit_checks import check_machine_code
 from emit_mutants import survives
 from tile_graphs import region_of
 
 from wsopt.checker import faults, verify
-from wsopt.codegen import Expectation, compile_kernel, verdict
-from wsopt.emit.source import emit, expected_instructions
+from wsopt.emit.source import emit
 from wsopt.frontend.region import find_region
 from wsopt.interpret import mutants
 from wsopt.lowering.structures import structures
@@ -55,8 +55,7 @@ def test_computes(cut: tuple[Body, int, int, int, int]) -> None:
 @pytest.mark.compiler
 def test_machine_code_is_what_was_asked_for() -> None:
     made = emitted(row_graphs.long_softmax, 3, 60)
-    asked = Expectation(expected_instructions(made.verified), made.verified.schedule.shared_memory_bytes)
-    assert verdict(compile_kernel(made.source), asked) == ()
+    check_machine_code(made)
 
 
 def test_only_what_did_not_stay_is_copied_again() -> None:

@@ -7,11 +7,10 @@ from collections import Counter
 
 import pytest
 from emit_builds import SEEDS, Body, Emitted, build, case, graph_of, small_case, structure
+from emit_checks import check_machine_code
 from emit_mutants import survives
 from row_graphs import normed_product
 
-from wsopt.codegen import Expectation, compile_kernel, verdict
-from wsopt.emit.source import expected_instructions
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import mutants
 from wsopt.program.types import Sharing, Structure
@@ -65,8 +64,7 @@ def test_computes(body: Body, s: Structure) -> None:
 @pytest.mark.parametrize(("body", "s"), CUTS[::2])
 def test_machine_code_is_what_was_asked_for(body: Body, s: Structure) -> None:
     made = emitted(body, s)
-    asked = Expectation(expected_instructions(made.verified), made.verified.schedule.shared_memory_bytes)
-    assert verdict(compile_kernel(made.source), asked) == ()
+    check_machine_code(made)
 
 
 def test_more_rows_and_longer_ones_run_too() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +11,11 @@ import pytest
 import test_emit_combined as combined
 import test_emit_lengths as lengths
 from emit_builds import Body, Case, Emitted, build, case, graph_of
-from other_compiler import compiled_by
+from emit_checks import check_calls_every_function, check_products, check_products_elsewhere
 
-from wsopt.codegen import compile_kernel
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.recipe_of import launch_recipe
-from wsopt.emit.source import emit, expected_instructions
+from wsopt.emit.source import emit
 from wsopt.emit.stamps import Trace
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
@@ -74,8 +72,7 @@ def test_computes_with_any_number_of_blocks(name: str) -> None:
     made = emitted(name)
     for blocks in BLOCKS:
         assert replace(case(made.graph), processors=blocks).fault(made.source, SEEDS) is None, blocks
-    names = re.findall(r"^def (\w+)\(", made.source.split("\nOPTIONS = ")[0], re.MULTILINE)
-    assert [one for one in names if len(re.findall(rf"\b{one}\b", made.source)) == 1] == []
+    check_calls_every_function(made)
 
 
 LENGTHS = (
@@ -126,17 +123,12 @@ def test_results_have_the_same_bits_whoever_comes_last() -> None:
     "name", ["groups", "causal", "two consumers", "by length and chunk", "values of rows"]
 )
 def test_machine_code_is_what_was_asked_for(name: str) -> None:
-    found = compile_kernel(emitted(name).source)
-    assert found.tensor_instructions == expected_instructions(emitted(name).verified)
-    assert (found.stack_bytes, found.spill_loads) == (0, 0)
-    assert (found.overwritten_operands, found.early_arrivals, found.warnings) == (0, 0, ())
+    check_products(emitted(name))
 
 
 def test_compiles_with_another_triton(other_triton: str) -> None:
     names = ["groups", "two consumers"]
-    for name, other in zip(names, compiled_by(other_triton, [emitted(n).source for n in names]), strict=True):
-        assert (other["stack_bytes"], other["spill_loads"]) == (0, 0), name
-        assert other["tensor_instructions"] == expected_instructions(emitted(name).verified)
+    check_products_elsewhere(other_triton, [emitted(name) for name in names])
 
 
 # --- the launch -------------------------------------------------------------------------------------------

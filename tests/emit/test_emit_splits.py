@@ -8,11 +8,12 @@ import functools
 import emit_builds as builds
 import pytest
 from emit_builds import Body, Emitted, build, graph_of, small_case, structure
+from emit_checks import check_products
 from other_compiler import compiled_by
 
 from wsopt.codegen import CompiledKernel, compile_kernel
 from wsopt.emit.recipe_of import launch_recipe
-from wsopt.emit.source import emit, expected_instructions
+from wsopt.emit.source import emit
 from wsopt.emit.stamps import Trace
 from wsopt.errors import LoweringError
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -98,10 +99,7 @@ def test_any_number_of_k_blocks(name: str, more: int) -> None:
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", list(CASES)[::2])
 def test_machine_code_is_what_was_asked_for(name: str) -> None:
-    found = compiled(name)
-    assert found.tensor_instructions == expected_instructions(emitted(name).verified)
-    assert (found.stack_bytes, found.spill_loads) == (0, 0)
-    assert (found.overwritten_operands, found.early_arrivals, found.warnings) == (0, 0, ())
+    check_products(emitted(name), compiled(name))
 
 
 @pytest.mark.compiler

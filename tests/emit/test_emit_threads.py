@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import row_graphs
-from emit_builds import SEEDS, Body, Emitted, build, case, graph_of, h200
+from emit_builds import SEEDS, Body, case, h200
 from emit_mutants import survives
+from row_builds import emitted, structure
 from tile_graphs import region_of
 
 from wsopt.codegen import Expectation, compile_kernel, verdict
@@ -21,17 +21,7 @@ from wsopt.interpret import mutants
 from wsopt.perf.price import lower
 from wsopt.program.combination import kept_by_threads
 from wsopt.program.facts import Arithmetic
-from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import Reduction, Statement
-
-
-def structure(rows: int, columns: int, consumers: int = 1, warps: int = 4) -> Structure:
-    return Structure(rows, columns, 1, consumers, warps, Sharing.COOPERATIVE, True, False, 1, 1)
-
-
-@functools.cache
-def emitted(body: Body, rows: int, columns: int, consumers: int = 1, warps: int = 4) -> Emitted:
-    return build(graph_of(body), structure(rows, columns, consumers, warps))
 
 
 def scaled(g: GraphBuilder) -> Symbol:

@@ -99,6 +99,23 @@ class Step:
     value: Array
     coarse: bool = False
 
+    def attribute(self, name: str, default: Any) -> Any:
+        """An attribute, which a graph that was read as it lies on disk may leave out."""
+        found = self.attrs.get(name)
+        return default if found is None else found
+
+
+Rule = Callable[[Kit, Step, tuple[Figure, ...]], Errors]
+"""How the errors of an operation's result follow from its operands with theirs."""
+
+WHOLE_NUMBERS = ("i32", "i8", "i4")
+"""Element types in which arithmetic does not round."""
+
+
+def zero_or(kit: Kit, error: Array) -> Array:
+    """A magnitude, zero for None."""
+    return kit.real(0.0) if error is None else error
+
 
 def added(first: Array, second: Array) -> Array:
     """The sum of two magnitudes, either of which may be None."""

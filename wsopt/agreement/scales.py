@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from wsopt.agreement.figures import Array, Errors, Figure, Kit, Step
+from wsopt.agreement.arithmetic import multiplied
+from wsopt.agreement.figures import Array, Errors, Figure, Kit, Rule, Step
+from wsopt.agreement.functions import through
 from wsopt.agreement.limits import F32_ROUNDING
-from wsopt.agreement.rules import ELEMENTWISE, Rule, attribute, multiplied, through
+from wsopt.agreement.rules import ELEMENTWISE
 
 LARGEST = {"f8e4m3": 448.0, "i8": 127.0}
 """The magnitude that the largest element of a group becomes, by the type that it is rounded to."""
@@ -18,7 +20,7 @@ Unit = tuple[int, ...]
 
 def _unit(step: Step) -> Unit:
     """Elements along the last axes that share a scale."""
-    block = attribute(step, "block", None)
+    block = step.attribute("block", None)
     return tuple(block) if block else (int(step.attrs["group"]),)
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from wsopt.agreement import scales
-from wsopt.agreement.figures import Array, Errors, Figure, Kit, Step, added, finite_size, grown
+from wsopt.agreement.figures import Array, Errors, Figure, Kit, Rule, Step, added, finite_size, grown
+from wsopt.agreement.functions import reciprocal_root, through
 from wsopt.agreement.limits import (
     CONFIDENCE,
     F8_INSTRUCTION,
@@ -21,7 +22,7 @@ from wsopt.agreement.limits import (
     TENSOR_F8,
     TF32_OPERAND,
 )
-from wsopt.agreement.rules import ELEMENTWISE, Rule, attribute, reciprocal_root, through
+from wsopt.agreement.rules import ELEMENTWISE
 from wsopt.primitives import FromTable
 
 _PRODUCTS = ("matmul", "grouped_matmul")
@@ -60,7 +61,7 @@ def _matmul(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
         bounded = bounded + product(a.value, y.bounded)
     if x.smooth is not None and y.smooth is not None:
         bounded = bounded + product(x.smooth, y.smooth)
-    if operands[0].dtype.startswith("f8") and attribute(step, "accumulate", "f32") == "fast":
+    if operands[0].dtype.startswith("f8") and step.attribute("accumulate", "f32") == "fast":
         bounded = bounded + _long_f8_sum(kit, step, a, b)
     squares = None
     for left, right in ((x.random, b.value), (a.value, y.random)):
@@ -122,9 +123,9 @@ def _accumulation(step: Step, dtype: str, count: int) -> float:
     method and earlier cards). The reference rounds to nearest. Sums of f8 are shorter between promotions to f32.
     """
     own = F32_UNIT * (count + CONFIDENCE * math.sqrt(count) + 8)
-    if attribute(step, "precision", "ieee") == "tf32":
+    if step.attribute("precision", "ieee") == "tf32":
         own += 2 * TF32_OPERAND
-    if dtype.startswith("f8") and attribute(step, "accumulate", "f32") != "fast":
+    if dtype.startswith("f8") and step.attribute("accumulate", "f32") != "fast":
         runs = -(-count // F8_RUN)
         own += TENSOR_F8 * _cuts(min(count, F8_RUN), runs) / runs
     return own
@@ -153,7 +154,7 @@ def _cuts(length: int, runs: int) -> float:
 
 
 def _adder(kit: Kit, step: Step) -> Callable[[Array], Array]:
-    axis, keep = step.attrs["axis"], bool(attribute(step, "keepdims", False))
+    axis, keep = step.attrs["axis"], bool(step.attribute("keepdims", False))
     return lambda x: kit.xp.sum(x, axis=axis, keepdims=keep)
 
 
@@ -177,7 +178,7 @@ def _extreme(sign: float) -> Rule:
 
     def rule(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
         (x,) = operands
-        axis, keep = step.attrs["axis"], bool(attribute(step, "keepdims", False))
+        axis, keep = step.attrs["axis"], bool(step.attribute("keepdims", False))
         value = sign * kit.real(x.value)
         largest = kit.xp.amax(value, axis=axis, keepdims=keep)
 
@@ -207,14 +208,14 @@ def _logsumexp(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     exponent = F32_ROUNDING * (size + kit.xp.amax(size, axis=axis, keepdims=True))
     found = through(kit, x.errors.with_bounded(exponent), lambda e: add(p * grown(kit, e)))
     own = SOFTMAX + F32_UNIT * 2 * (min(count, CONFIDENCE * math.sqrt(count)) + 8)
-    most = kit.xp.amax(size, axis=axis, keepdims=bool(attribute(step, "keepdims", False)))
+    most = kit.xp.amax(size, axis=axis, keepdims=bool(step.attribute("keepdims", False)))
     return found.with_bounded(own + F32_ROUNDING * (most + math.log(count)))
 
 
 def _softmax(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     """p (exp(e + log of the denominator's factor) - 1), and never more than one, with e the exponents' errors."""
     (x,) = operands
-    axis = attribute(step, "axis", -1)
+    axis = step.attribute("axis", -1)
     value, p = kit.real(x.value), step.value
     count = value.shape[axis]
     size = finite_size(kit, value)
@@ -261,12 +262,12 @@ def _normed(kit: Kit, x: Figure, eps: float, *rest: Figure) -> Errors:
 
 def _rms_norm(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     x, weight = operands
-    return _normed(kit, x, attribute(step, "eps", 1e-6), weight)
+    return _normed(kit, x, step.attribute("eps", 1e-6), weight)
 
 
 def _layer_norm(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     x, weight, bias = operands
-    return _normed(kit, _apply(kit, "sub", x, _mean(kit, x)), attribute(step, "eps", 1e-5), weight, bias)
+    return _normed(kit, _apply(kit, "sub", x, _mean(kit, x)), step.attribute("eps", 1e-5), weight, bias)
 
 
 def _cumsum(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
@@ -313,7 +314,7 @@ def _argmax(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     (x,) = operands
     if x.errors.exact:
         return Errors()
-    axis, keep = step.attrs["axis"], bool(attribute(step, "keepdims", False))
+    axis, keep = step.attrs["axis"], bool(step.attribute("keepdims", False))
     value, e = kit.real(x.value), x.errors.total
     certain = kit.xp.amax(value - e, axis=axis, keepdims=True)
     found = kit.xp.reshape(step.value, certain.shape)

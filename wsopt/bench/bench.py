@@ -21,7 +21,8 @@ from typing import Any
 from wsopt.bench.bench_options import DEFAULT_BASELINES, BenchOptions
 from wsopt.bench.rows import Document, Row, row_from_json, to_text
 from wsopt.bench.table import text_table
-from wsopt.errors import CheckError, WsoptError
+from wsopt.errors import CheckError
+from wsopt.exit_status import with_exit_status
 from wsopt.runtime import guard
 
 WORKER = (sys.executable, "-m", "wsopt.bench.bench_worker")
@@ -145,13 +146,10 @@ def _read(rows: Path) -> _Report:
 # --- the command ----------------------------------------------------------------------------------------
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line; 0 if every row is ok, else 4, or the exit status of an error."""
-    try:
-        document = _command(arguments)
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    document = _command(arguments)
     print(text_table(document), end="")
     return 0 if all(row.status == "ok" for row in document.rows) else CheckError.exit_status
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wsopt.bench.rows import Document, load_document
 from wsopt.bench.table import baseline_names, markdown_table
-from wsopt.errors import WsoptError
+from wsopt.exit_status import with_exit_status
 
 _INTRODUCTION = """\
 # Benchmarks
@@ -77,17 +77,14 @@ def _means(document: Document) -> list[str]:
     return [*lines, ""]
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line: 0, or the exit status of what is wrong with an input."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.bench.docs", description=__doc__)
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("-o", "--output", type=Path, required=True)
     chosen = parser.parse_args(arguments)
-    try:
-        text = page([(path.name, load_document(path)) for path in chosen.files])
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    text = page([(path.name, load_document(path)) for path in chosen.files])
     chosen.output.write_text(text, encoding="utf-8")
     return 0
 

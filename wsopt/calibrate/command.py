@@ -17,6 +17,7 @@ from wsopt.calibrate.machine_file import base_figures, base_name, differences, m
 from wsopt.calibrate.run import Options, Progress, calibrate
 from wsopt.calibrate.samples import Document, document_from_file
 from wsopt.errors import CheckError, RequirementError, WsoptError
+from wsopt.exit_status import with_exit_status
 from wsopt.requirements import require_torch
 
 
@@ -127,6 +128,7 @@ def _plain_lines() -> Callable[[str, int, int], None]:
     return show
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line; the exit status of `wsopt bench`: 0, or that of the error; 4 if two runs differ."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.calibrate", description=__doc__)
@@ -138,14 +140,10 @@ def main(arguments: Sequence[str]) -> int:
         "--compare", type=Path, nargs=2, metavar=("A", "B"), help="two files of raw measurements"
     )
     chosen = parser.parse_args(arguments)
-    try:
-        if chosen.compare:
-            agree, text = compare_files(*chosen.compare)
-            print(text)
-            return 0 if agree else CheckError.exit_status
-        only = [word for word in chosen.only.split(",") if word]
-        print(run_calibrate(chosen.output, only, chosen.json, chosen.name))
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    if chosen.compare:
+        agree, text = compare_files(*chosen.compare)
+        print(text)
+        return 0 if agree else CheckError.exit_status
+    only = [word for word in chosen.only.split(",") if word]
+    print(run_calibrate(chosen.output, only, chosen.json, chosen.name))
     return 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +12,6 @@ from wsopt.cli.options import AsJson, Graph, Scheduler, listed
 from wsopt.terminal import print_json, print_text, progress, tell
 
 if TYPE_CHECKING:
-    from wsopt.build import Build
     from wsopt.graph.symbolic import SymbolicGraph
     from wsopt.graph.types import Graph as TensorGraph
     from wsopt.machine.types import Machine
@@ -101,10 +98,10 @@ def compile_(
 def _compile_one(
     graph: TensorGraph, asked: _Asked, conditions: Conditions, *, tuned: bool, card: str | None
 ) -> None:
+    from wsopt.batch import BuildTask, build_at
     from wsopt.folder import write_folder
 
-    show, stop = progress()
-    try:
+    with progress() as show:
         if tuned:
             from wsopt.tune.tuned import tuned_build
 
@@ -113,37 +110,10 @@ def _compile_one(
                 graph, asked.machine, card=card, use_cache=use_cache, progress=show, tell=tell
             )
         else:
-            found = _searched(graph, asked, conditions, show)
-    finally:
-        stop()
+            task = BuildTask(graph, asked.machine, under=conditions, seconds=asked.seconds)
+            found = build_at(asked.scheduler, task, use_cache=asked.use_cache, progress=show)
     write_folder(asked.target, found.files)
     asked.told(found.summary, found.seconds, _summary_text(found.summary, found.seconds, asked.target))
-
-
-def _searched(
-    graph: TensorGraph, asked: _Asked, conditions: Conditions, show: Callable[[str, int, int], None]
-) -> Build:
-    """The build that a search here, or by a worker of a cluster, ends with."""
-    if asked.scheduler is None:
-        from wsopt.driver import build
-
-        return build(
-            graph,
-            asked.machine,
-            under=conditions,
-            seconds=asked.seconds,
-            use_cache=asked.use_cache,
-            progress=show,
-        )
-    from wsopt.batch import BuildTask, build_one
-    from wsopt.pool.cluster import workers_at
-
-    task = BuildTask(graph, asked.machine, under=conditions, seconds=asked.seconds)
-    with workers_at(asked.scheduler) as workers:
-        (found,) = build_one(
-            task, workers, use_cache=asked.use_cache, progress=functools.partial(show, "search")
-        )
-    return found
 
 
 def _compile_range(graph: SymbolicGraph, asked: _Asked, kernels: int | None) -> None:
@@ -151,21 +121,17 @@ def _compile_range(graph: SymbolicGraph, asked: _Asked, kernels: int | None) -> 
     from wsopt.ranges.command import compile_range, compiled_text
     from wsopt.ranges.make import DEFAULT_KERNELS
 
-    show, stop = progress()
-    try:
-        with workers_at(asked.scheduler) as workers:
-            found = compile_range(
-                graph,
-                asked.machine,
-                asked.target,
-                kernels=kernels or DEFAULT_KERNELS,
-                seconds=asked.seconds,
-                use_cache=asked.use_cache,
-                workers=workers,
-                progress=show,
-            )
-    finally:
-        stop()
+    with progress() as show, workers_at(asked.scheduler) as workers:
+        found = compile_range(
+            graph,
+            asked.machine,
+            asked.target,
+            kernels=kernels or DEFAULT_KERNELS,
+            seconds=asked.seconds,
+            use_cache=asked.use_cache,
+            workers=workers,
+            progress=show,
+        )
     asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
 
 
@@ -174,19 +140,15 @@ def _compile_cut(graph: TensorGraph, asked: _Asked) -> None:
     from wsopt.partition.make import build_cut
     from wsopt.pool.cluster import workers_at
 
-    show, stop = progress()
-    try:
-        with workers_at(asked.scheduler) as workers:
-            found = build_cut(
-                graph,
-                asked.machine,
-                seconds=asked.seconds,
-                use_cache=asked.use_cache,
-                workers=workers,
-                progress=show,
-            )
-    finally:
-        stop()
+    with progress() as show, workers_at(asked.scheduler) as workers:
+        found = build_cut(
+            graph,
+            asked.machine,
+            seconds=asked.seconds,
+            use_cache=asked.use_cache,
+            workers=workers,
+            progress=show,
+        )
     found.save(asked.target)
     asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
 

@@ -16,8 +16,6 @@ from wsopt.terminal import print_json, print_text, progress
 
 if TYPE_CHECKING:
     from wsopt.folder import BuildFolder
-    from wsopt.schedule.certificate import Certificate
-    from wsopt.schedule.verified import VerifiedSchedule
     from wsopt.solve.sensitivity import Sensitivity
 
 
@@ -62,8 +60,32 @@ def inspect(
     from wsopt.partition.build import is_cut
     from wsopt.ranges.build import is_range
 
-    against = listed(specs)
-    written = html is not None or perfetto is not None
+    against, written = listed(specs), html is not None or perfetto is not None
+    _check_options(written, what_if, runner_up, against, keep, time_limit)
+    deadline = UNLIMITED if time_limit is None else Deadline(time_limit)
+    if written:
+        _written(folder, html, perfetto, _Solved(what_if, against, keep, deadline), as_json)
+    elif what_if:
+        _what_if(read_folder(folder), deadline, as_json)
+    elif runner_up:
+        _runner_up(read_folder(folder), as_json)
+    elif against is not None:
+        _against(read_folder(folder), against, keep, deadline, as_json)
+    elif is_range(folder) or is_cut(folder):
+        _several(folder, as_json)
+    else:
+        _report(read_folder(folder), as_json)
+
+
+def _check_options(
+    written: bool,
+    what_if: bool,
+    runner_up: bool,
+    against: str | None,
+    keep: Path | None,
+    time_limit: float | None,
+) -> None:
+    """Refuse options that exclude each other, and those that want another one beside them."""
     if written and runner_up:
         raise typer.BadParameter(
             "is text; a page has the runner-up beside the roofline", param_hint="--runner-up"
@@ -75,25 +97,8 @@ def inspect(
         )
     if time_limit is not None and not (what_if or against is not None):
         raise typer.BadParameter("is for what --what-if and --against solve", param_hint="--time-limit")
-    deadline = UNLIMITED if time_limit is None else Deadline(time_limit)
     if keep is not None and against is None:
         raise typer.BadParameter("says where to write what --against solves", param_hint="--keep")
-    if written:
-        solved = _Solved(what_if, against, keep, deadline)
-        _written(folder, html, perfetto, solved, as_json)
-        return
-    if (is_range(folder) or is_cut(folder)) and not (what_if or runner_up or against is not None):
-        _several(folder, as_json)
-        return
-    found = read_folder(folder)
-    if what_if:
-        _what_if(found, deadline, as_json)
-    elif runner_up:
-        _runner_up(found.verified, found.certificate, as_json)
-    elif against is not None:
-        _against(found, against, keep, deadline, as_json)
-    else:
-        _report(found, as_json)
 
 
 def report(
@@ -117,7 +122,7 @@ def report(
 
 @dataclass(frozen=True, slots=True)
 class _Solved:
-    """What is solved for a page or a trace beside the build: the options of that."""
+    """Options of what is solved beside a build, for its page or its trace."""
 
     what_if: bool
     against: str | None
@@ -176,26 +181,23 @@ def _report(found: BuildFolder, as_json: bool) -> None:
     print_text(text + (tuned_text(tuned) if tuned else ""))
 
 
-def _runner_up(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
+def _runner_up(found: BuildFolder, as_json: bool) -> None:
     from wsopt.report.sentences import runner_up_data, runner_up_text
     from wsopt.solve.search import runner_up
 
-    other = runner_up(verified, certificate)
+    other = runner_up(found.verified, found.certificate)
     if as_json:
-        print_json(runner_up_data(verified, other))
+        print_json(runner_up_data(found.verified, other))
     else:
-        print_text(runner_up_text(verified, other))
+        print_text(runner_up_text(found.verified, other))
 
 
 def _gains(found: BuildFolder, deadline: Deadline) -> Sensitivity:
     """What more of each budget would buy, with progress."""
     from wsopt.solve.sensitivity import sensitivity
 
-    show, stop = progress()
-    try:
+    with progress() as show:
         return sensitivity(found.verified, found.certificate, show, deadline)
-    finally:
-        stop()
 
 
 def _what_if(found: BuildFolder, deadline: Deadline, as_json: bool) -> None:
@@ -261,12 +263,9 @@ def _solved(found: BuildFolder, spec: str, keep: Path | None, deadline: Deadline
     conditions = parse_conditions(spec, "--against")
     if keep is not None:
         check_target(keep)
-    show, stop = progress()
-    try:
+    with progress() as show:
         seconds = max(0.0, deadline.end - time.monotonic()) if deadline != UNLIMITED else None
         made = build(found.graph, found.verified.machine, under=conditions, seconds=seconds, progress=show)
-    finally:
-        stop()
     if keep is not None:
         return read_folder(made.save(keep))
     with tempfile.TemporaryDirectory() as scratch:

@@ -96,11 +96,8 @@ def validate_model(
     from wsopt.validate.command import Request, run
 
     request = Request(tuple(graphs or ()), machine, count, candidates, measured, again, json_path, plot)
-    show, stop = progress()
-    try:
+    with progress() as show:
         text, shortfalls = run(request, show)
-    finally:
-        stop()
     print_text(text)
     if gate and shortfalls:
         raise CheckError("the model falls short:\n" + "\n".join(shortfalls))

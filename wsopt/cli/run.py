@@ -39,8 +39,7 @@ def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
     from wsopt.ranges.command import simulated
     from wsopt.simulation import simulate
 
-    show, stop = progress()
-    try:
+    with progress() as show:
         if is_range(folder):
             return simulated(folder, seeds, show)
         if is_cut(folder):
@@ -53,8 +52,6 @@ def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
             seeds,
             lambda done, total: show("simulate", done, total),
         )
-    finally:
-        stop()
     return result.summary()
 
 

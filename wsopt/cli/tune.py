@@ -93,17 +93,13 @@ def _tune(
         require_torch(
             "measuring", "`wsopt tune GRAPH --candidates DIR` writes what can be measured elsewhere"
         )
-    show, stop = progress()
     limit = float("inf") if seconds is None else seconds
-    try:
-        with workers_at(scheduler) as those:
-            workers = None if scheduler is None else those
-            session = Session(read, record, keep, limit, again, workers=workers, progress=show, tell=tell)
-            if candidates is None:
-                return session.run()
-            found = session.write(candidates)
-    finally:
-        stop()
+    with progress() as show, workers_at(scheduler) as those:
+        workers = None if scheduler is None else those
+        session = Session(read, record, keep, limit, again, workers=workers, progress=show, tell=tell)
+        if candidates is None:
+            return session.run()
+        found = session.write(candidates)
     return {"name": read.name, "machine": record.name, "candidates": len(found), "directory": str(candidates)}
 
 

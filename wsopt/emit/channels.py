@@ -75,43 +75,61 @@ class Channel:
 
 def channels(plan: KernelPlan) -> Iterator[Channel]:
     """All channels of a block: what the loading warp fills, turns, sums, and what each consumer has of its own."""
-    s = plan.s
-    loaded = frozenset({PartitionRole.LOADER, *_readers(plan)})
-    holders = 1 if plan.values_apart else s.consumers
-    if plan.stationary:  # which persistent blocks hand back
-        sets = "STATIONARY_SETS * CONSUMERS" if s.persistent else "CONSUMERS"
-        back = (Barrier("stationary_empty", holders),) if s.persistent else ()
-        barriers = (Barrier("stationary_full", 1), *back)
-        buffers = [_buffer(f"{box.name}_held", box, sets) for box in plan.stationary]
-        yield Channel(STATIONARY.depth, loaded, tuple(buffers), barriers)
+    if plan.stationary:
+        yield _stationary(plan)
     for ring in plan.rings:
-        slots = ((box, _times(ring.depth, one.copies)) for one, boxes in ring.members for box in boxes)
-        buffers = [_buffer(f"{box.name}_ring", box, count) for box, count in slots]
-        buffers += [_numbers(ring)] if s.dynamic else []
-        filled = 1 if ring.plan.copied else s.at_once
-        barriers = (
-            Barrier(f"{ring.name}_full", filled, of_pair=s.paired),
-            Barrier(f"{ring.name}_empty", _arrivals(plan, ring)),
-        )
-        mixed = plan.values_apart and not _by_commit(plan, ring)
-        roles = _ends(plan, ring) if s.transforms else _LOADED if mixed else loaded
-        number = next((number for number, own in enumerate(plan.loaders) if ring in own), 0)
-        yield Channel(ring.depth, roles, tuple(buffers), barriers, loader=number)
+        yield _ring(plan, ring)
     if plan.ping_pong:  # the order in which consumers go round the ring
         yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
     if plan.values_apart:
         yield from _values(plan)
-    elif plan.sums_apart:  # sets of sums, which one warp's products fill and consumers read, each its rows
-        shape = (_times("SUM_SETS", s.consumers), "CONSUMER_ROWS", "TILE_COLUMNS")
-        sums = (
-            Buffer(f"{name}_sums", GLUON[DType.F32], shape, "SUM_LAYOUT", "allocate_tensor_memory")
-            for name in plan.sums
-        )
-        back = (
-            (Barrier("sums_empty", s.consumers, of_pair=s.paired),) if s.persistent else ()
-        )  # to be filled again
-        yield Channel("SUM_SETS", _SUMS, tuple(sums), (Barrier("sums_full", 1), *back))
+    elif plan.sums_apart:
+        yield _sums(plan)
     yield from _own(plan)
+
+
+def _stationary(plan: KernelPlan) -> Channel:
+    """The channel of the tiles that a block holds through its loop, which persistent blocks hand back."""
+    holders = 1 if plan.values_apart else plan.s.consumers
+    sets = "STATIONARY_SETS * CONSUMERS" if plan.s.persistent else "CONSUMERS"
+    back = (Barrier("stationary_empty", holders),) if plan.s.persistent else ()
+    buffers = [_buffer(f"{box.name}_held", box, sets) for box in plan.stationary]
+    barriers = (Barrier("stationary_full", 1), *back)
+    return Channel(STATIONARY.depth, _of_loader(plan), tuple(buffers), barriers)
+
+
+def _ring(plan: KernelPlan, ring: Ring) -> Channel:
+    """The channel of a ring's slots."""
+    slots = ((box, _times(ring.depth, one.copies)) for one, boxes in ring.members for box in boxes)
+    buffers = [_buffer(f"{box.name}_ring", box, count) for box, count in slots]
+    buffers += [_numbers(ring)] if plan.s.dynamic else []
+    filled = 1 if ring.plan.copied else plan.s.at_once
+    barriers = (
+        Barrier(f"{ring.name}_full", filled, of_pair=plan.s.paired),
+        Barrier(f"{ring.name}_empty", _arrivals(plan, ring)),
+    )
+    mixed = plan.values_apart and not _by_commit(plan, ring)
+    roles = _ends(plan, ring) if plan.s.transforms else _LOADED if mixed else _of_loader(plan)
+    number = next((number for number, own in enumerate(plan.loaders) if ring in own), 0)
+    return Channel(ring.depth, roles, tuple(buffers), barriers, loader=number)
+
+
+def _sums(plan: KernelPlan) -> Channel:
+    """The channel of sets of sums, which one warp's products fill, and of which each consumer reads its rows.
+    Persistent blocks fill them again.
+    """
+    s, shape = plan.s, (_times("SUM_SETS", plan.s.consumers), "CONSUMER_ROWS", "TILE_COLUMNS")
+    sums = (
+        Buffer(f"{name}_sums", GLUON[DType.F32], shape, "SUM_LAYOUT", "allocate_tensor_memory")
+        for name in plan.sums
+    )
+    back = (Barrier("sums_empty", s.consumers, of_pair=s.paired),) if s.persistent else ()
+    return Channel("SUM_SETS", _SUMS, tuple(sums), (Barrier("sums_full", 1), *back))
+
+
+def _of_loader(plan: KernelPlan) -> frozenset[PartitionRole]:
+    """The roles of a channel that the loading warp fills: itself and the readers."""
+    return frozenset({PartitionRole.LOADER, *_readers(plan)})
 
 
 def _numbers(ring: Ring) -> Buffer:
@@ -221,7 +239,7 @@ def allocations(plan: KernelPlan) -> Iterator[Buffer]:
 
 
 def barrier_groups(plan: KernelPlan) -> list[tuple[str, list[Barrier]]]:
-    """The barriers that are set up in one loop: those of which there are equally many."""
+    """Barriers by how many there are of each: equally many are set up in one loop."""
     found: dict[str, list[Barrier]] = {}
     for channel, ending in _instances(plan):
         named = (Barrier(one.name + ending, one.arrivals) for one in channel.barriers)

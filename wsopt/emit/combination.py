@@ -29,7 +29,7 @@ _VECTOR = 4
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Writes what a kernel of this `plan` does with the parts of its tiles, which come `together` so."""
+    """Writes what a kernel of this `plan` does with the parts of its tiles; `together` says how they are combined."""
 
     plan: KernelPlan
     together: Combination

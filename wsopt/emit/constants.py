@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from wsopt.emit import (
@@ -25,7 +25,7 @@ from wsopt.emit.sums import sum_layouts
 from wsopt.emit.tensors import PAIRS_LAYOUT, turned
 from wsopt.program.lazy import LEAST
 from wsopt.program.row_layout import reduces_outer, row_layout, tile_layout, widest_bits
-from wsopt.tensors.views import Packing, Role
+from wsopt.tensors.views import Packing, Role, View
 
 
 def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str, str]]:
@@ -82,30 +82,12 @@ def _channels(plan: KernelPlan) -> Iterator[tuple[str, int, str]]:
 
 def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     """Layouts in registers that no tensor instruction gives."""
-    program, s, machine = plan.program, plan.s, plan.verified.machine
-    streamed = [source.view for source in program.streamed]
+    s, machine = plan.s, plan.verified.machine
+    streamed = [source.view for source in plan.program.streamed]
     if plan.loops_over_tiles:
-        tiles = program.row_tiles
-        rows = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)
-        yield plan.loop_layout, rows.text(), "how a tile of rows lies in a consumer's registers"
-        for step in sorted({view.step for view in streamed} - {1}):
-            wider = replace(rows, vector=rows.vector * step).text()
-            yield PAIRS_LAYOUT, wider, "how a tile of pairs lies there, which is split into one of each"
-        if reduces_outer(tiles):
-            why = "the same of columns, as they lie in memory"
-            yield turned(plan.loop_layout), rows.turned().text(), why
+        yield from _row_layouts(plan, streamed)
     elif streamed and not plan.computes and not plan.values_apart:
-        warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
-        layout = row_layout(widest_bits(streamed), s.rows, s.depth, warps, machine).text()
-        if any(view.packing is Packing.FRAGMENTS for view in streamed):
-            deep = 256 // program.whole.dtype.bits
-            layout = (
-                f"gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[{warps}, 1], "
-                f"instr_shape=[16, {s.depth}, {deep}])"
-            )
-        where = "a transform warpgroup's" if s.transforms else "a consumer's"
-        beside = "" if s.transforms else ", beside the products"
-        yield plan.loop_layout, layout, f"how a K-block lies in {where} registers{beside}"
+        yield _k_block_layout(plan, streamed)
     if not plan.loops_over_tiles:
         warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
         yield from quantized.layouts([*streamed, *factors.of_sets(plan)], s.rows, s.depth, warps)
@@ -117,6 +99,34 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     yield from segments.layouts(plan)
     if any(one.along_columns for one in plan.prefetched.values()):
         yield from layout_constants(s, machine)
+
+
+def _row_layouts(plan: KernelPlan, streamed: Sequence[View]) -> Iterator[tuple[str, str, str]]:
+    """Layouts of a tile of rows that streams as these views: as its loop takes it, in pairs, and by columns."""
+    s, tiles = plan.s, plan.program.row_tiles
+    rows = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine)
+    yield plan.loop_layout, rows.text(), "how a tile of rows lies in a consumer's registers"
+    for step in sorted({view.step for view in streamed} - {1}):
+        wider = replace(rows, vector=rows.vector * step).text()
+        yield PAIRS_LAYOUT, wider, "how a tile of pairs lies there, which is split into one of each"
+    if reduces_outer(tiles):
+        yield turned(plan.loop_layout), rows.turned().text(), "the same of columns, as they lie in memory"
+
+
+def _k_block_layout(plan: KernelPlan, streamed: Sequence[View]) -> tuple[str, str, str]:
+    """The layout of a K-block that threads compute operands of products from."""
+    s, machine = plan.s, plan.verified.machine
+    warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
+    layout = row_layout(widest_bits(streamed), s.rows, s.depth, warps, machine).text()
+    if any(view.packing is Packing.FRAGMENTS for view in streamed):
+        deep = 256 // plan.program.whole.dtype.bits
+        layout = (
+            f"gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[{warps}, 1], "
+            f"instr_shape=[16, {s.depth}, {deep}])"
+        )
+    where = "a transform warpgroup's" if s.transforms else "a consumer's"
+    beside = "" if s.transforms else ", beside the products"
+    return plan.loop_layout, layout, f"how a K-block lies in {where} registers{beside}"
 
 
 def accumulator_layouts(plan: KernelPlan) -> list[tuple[str, int]]:

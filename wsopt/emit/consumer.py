@@ -8,7 +8,7 @@ their K-blocks there is a loop for those in which masks are at work and one for 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from wsopt.emit import (
     dynamic,
@@ -25,19 +25,18 @@ from wsopt.emit import (
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import Function, each_owed, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
-from wsopt.emit.operations import Operations, after_rows, operations_of, row_passes, second_pass
+from wsopt.emit.operations import Operations, after_rows
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, scalar_loads, tile_range
 from wsopt.emit.retained import PART_COLUMN, each_part
 from wsopt.emit.slots import first_slots, first_step, next_slots, windows
 from wsopt.emit.sums import accumulator_names, accumulators
-from wsopt.emit.unroll import older_values, unrolled
+from wsopt.emit.unroll import older_values
 from wsopt.emit.windows import windows_of
 from wsopt.program.ids import ValueKind
-from wsopt.program.ranges import LiveLoops, live_loops
+from wsopt.program.ranges import LiveLoops
 from wsopt.program.types import Space, row_role
-from wsopt.schedule.passes import in_pass
 from wsopt.schedule.program_order import consumer_order
 from wsopt.schedule.types import PartitionRole
 from wsopt.tensors.views import Statement
@@ -253,13 +252,7 @@ class Consumer:
             stored = [] if plan.split else store_lines(vectors)
             return [*under, tensor_sums.wait(plan), *records.behind_loop(plan), *stored]
         if plan.program.long_rows:
-            first, *again = (self._part(stretch.loop) for stretch in self.stretches)
-            # A buffer's turn follows from the number of all parts, also of those that nothing is stored of: of odd
-            # ones the first part that is stored has the turn of the last one before.
-            odd = plan.program.grid.column_tiles % 2 and plan.verified.schedule.buffers.staging > 1
-            free = ["tma.store_wait(0)"] if again and odd else []
-            second = [retained.second_pass(plan, part) for part in again]
-            return [each_part(first), *after_rows(plan)[0], *free, *second]
+            return self._passes_over_rows()
         if plan.loops_over_tiles:
             steady = self.stretches[0].loop.steady
             return [write(dynamic.waited(plan, steady) if plan.s.dynamic else steady)]
@@ -276,6 +269,17 @@ class Consumer:
         lines += [tensor_sums.wait(plan)] if plan.sums_apart else []
         lines += records.behind_loop(plan)
         return [*lines, *([] if plan.split else store_lines(vectors))]
+
+    def _passes_over_rows(self) -> list[str]:
+        """The loops over the parts of rows that no SM holds, with what follows the first one."""
+        plan = self.plan
+        first, *again = (self._part(stretch.loop) for stretch in self.stretches)
+        # A buffer's turn follows from the number of all parts, also of those that nothing is stored of: of odd
+        # ones the first part that is stored has the turn of the last one before.
+        odd = plan.program.grid.column_tiles % 2 and plan.verified.schedule.buffers.staging > 1
+        free = ["tma.store_wait(0)"] if again and odd else []
+        second = [retained.second_pass(plan, part) for part in again]
+        return [each_part(first), *after_rows(plan)[0], *free, *second]
 
     def _part(self, loop: Loop) -> str:
         """What is done for a part of rows that no SM holds."""
@@ -335,52 +339,6 @@ class Consumer:
         passed = [do() for ring in self.plan.rings for do in (ring.wait_full, ring.release)]
         behind = ["step += 1", *next_slots(windows(ring.counter for ring in self.plan.rings))]
         return f"for _ in range({first}, {last}):\n" + text.block(write([*passed, *behind]))
-
-
-def consumer_of(plan: KernelPlan) -> Consumer:
-    """A consumer with the loops over a tile's K-blocks, one after the other. What cannot run at any extents is left
-    out.
-
-    With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
-    """
-    consumer = Consumer(plan, operations_of(plan), live_loops(plan.program.bounds, plan.s))
-    if not plan.in_loop:
-        return consumer
-    if plan.program.long_rows:
-        first, *again = row_passes(plan)
-        second = second_pass(consumer.operations)
-        both = [unrolled(consumer.operations, which=first), *(unrolled(second, which=one) for one in again)]
-        loops = tuple(Stretch("0", "ROW_PARTS", loop) for loop in both)
-        return replace(consumer, stretches=loops)
-    plain, live = _loop(consumer.operations), consumer.live
-    consumer = replace(consumer, least=plain.least)
-    if not plan.program.bounds.every and not plan.owes_ends:
-        passes = plan.k_blocks if plan.s.copies == 1 else f"{plan.k_blocks} // {plan.s.copies}"
-        end = f"{passes} - {plain.peeled}" if plain.peeled else passes
-        only = Stretch("begin", "end", plain) if plan.ranged else Stretch("0", end, plain)
-        return replace(consumer, stretches=(only,))
-    overlapped = any(p.stage for p in in_pass(plan.verified, f"{PartitionRole.CONSUMER}0"))
-    masked = _loop(consumer.operations, masked=True)
-    if live.most_whole < (plain.least if overlapped else 1):
-        return replace(consumer, stretches=(Stretch("begin", "end", masked),))
-    has_lower = any(bound.stream > 0 for bound in plan.program.bounds.every)
-    start, behind = ("whole_begin", "whole_end") if has_lower else ("begin", "gl.maximum(whole_end, begin)")
-    if live.most_whole <= plain.first:
-        plain = replace(plain, steady=())
-    found = [Stretch("begin", "whole_begin", masked)] if live.begins else []
-    found.append(Stretch(start, "whole_end", plain, guarded=overlapped))
-    # Whole K-blocks may be too few for the overlapped loop.
-    if live.ends or (overlapped and plain.least > max(1, live.least_whole)):
-        found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
-    short = overlapped and plain.least > live.least_whole
-    return replace(consumer, stretches=tuple(found), may_fall_short=short)
-
-
-def _loop(operations: Operations, *, masked: bool = False) -> Loop:
-    """A consumer's loop as scheduled, or with masks, one K-block after the other."""
-    if operations.plan.values_apart:
-        return tensor_values.passes(operations, masked=masked)
-    return unrolled(operations, masked=masked, overlapped=not masked)
 
 
 def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:

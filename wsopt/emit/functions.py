@@ -63,8 +63,8 @@ def partitions(plan: KernelPlan, written: Iterable[Function]) -> list[tuple[str,
 
 
 def seen(plan: KernelPlan, role: PartitionRole, *, own: bool, index: int = 0) -> list[str]:
-    """The names of the channels that a role sees, of those that consumers have each or share; a loading warp by its
-    `index` those that it fills.
+    """The names of the channels that a role sees: with `own` those of which each consumer has an instance, else those
+    that all share. Of loading warps the one numbered `index` sees those that it fills.
     """
     mine = (one for one in channels(plan) if role is not PartitionRole.LOADER or one.loader == index)
     visible = (one for one in mine if role in one.roles and one.own is own)
@@ -96,8 +96,8 @@ def function(
 
 
 def _own_sizes(plan: KernelPlan, parameters: Iterable[str]) -> list[str]:
-    """The lines by which a role counts with numbers of its own. What several compute alike the compiler would compute
-    once for all, and keep through all roles: there are not registers enough for it beside products in tensor memory.
+    """Lines that make a role's sizes values of its own. What several roles compute of one value, the compiler would
+    compute once, and keep in registers through all roles: too many of them beside products in tensor memory.
     """
     return [f"{one} = own({one})" for one in parameters if one in plan.sizes] if plan.values_apart else []
 

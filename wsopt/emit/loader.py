@@ -31,23 +31,11 @@ gdc_launch_dependents()"""
 
 def loader(plan: KernelPlan, index: int) -> Function:
     """The function of a loading warp, which waits for the end of the kernel before."""
-    role, stationary = PartitionRole.LOADER, plan.stationary if index == 0 else ()
-    own = (ring for ring in plan.rings if ring in plan.loaders[index])
-    descriptors = [box.descriptor for box in (*stationary, *(box for ring in own for box in ring.boxes))]
-    sizes = plan.sizes if plan.ranged else plan.counts
-    descriptors += [box.descriptor for box in plan.inputs.values() if plan.inputs_by_loader]
-    channels = [*seen(plan, role, own=False, index=index), *inputs.brought_names(plan)]
-    chosen = {box.view.chosen for ring in plan.loaders[index] for box in ring.boxes} - {None}
-    loaded = (*plan.scalars, *(name for name in plan.chosen if name in {one.source for one in chosen if one}))
-    scalars = [argument for name in loaded for argument in plan.vectors[name].arguments]
-    rows = any(one.role is Role.ROW for one in chosen if one)
-    sizes = (*sizes, *(["row_extent"] if rows and "row_extent" not in sizes else []))
-    sizes = (*sizes, *(name for name in plan.segment_arguments if name not in sizes))
-    counter = [dynamic.PARAMETER] if plan.s.dynamic else []
-    parameters = [*descriptors, *channels, *scalars, *counter, *plan.order_table, *sizes]
+    parameters = _parameters(plan, index)
     numbered = plan.trace is not None or not plan.counts_slots
     counters = windows(ring.counter for ring in plan.loaders[index])
     k_block = write([*_fills(plan, index), *next_step(numbered), *next_slots(counters)])
+    stationary = plan.stationary if index == 0 else ()
     held = _stationary_loads(plan) if stationary else []
     first = _range_and_held(plan, held) if plan.ranged else []
     filled = _filled(plan, index)
@@ -59,7 +47,28 @@ def loader(plan: KernelPlan, index: int) -> Function:
     body = write([*_copied_row(plan), *first, *filled, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
     called = {pages.PLACE_OF} if pages.apart(plan) else set[str]()
-    return function(plan, role, parameters, begin, body, after, called=called, index=index)
+    return function(plan, PartitionRole.LOADER, parameters, begin, body, after, called=called, index=index)
+
+
+def _parameters(plan: KernelPlan, index: int) -> list[str]:
+    """The parameters of a loading warp's function: of what it copies and into what, of where that lies, and sizes."""
+    boxes = [*(plan.stationary if index == 0 else ())]
+    boxes += [box for ring in plan.rings if ring in plan.loaders[index] for box in ring.boxes]
+    boxes += plan.inputs.values() if plan.inputs_by_loader else ()
+    channels = [*seen(plan, PartitionRole.LOADER, own=False, index=index), *inputs.brought_names(plan)]
+    chosen = [box.view.chosen for ring in plan.loaders[index] for box in ring.boxes if box.view.chosen]
+    places = {one.source for one in chosen}
+    loaded = (*plan.scalars, *(name for name in plan.chosen if name in places))
+    vectors = [argument for name in loaded for argument in plan.vectors[name].arguments]
+    counter = [dynamic.PARAMETER] if plan.s.dynamic else []
+    sizes = plan.sizes if plan.ranged else plan.counts
+    wanted = (
+        *(["row_extent"] if any(one.role is Role.ROW for one in chosen) else []),
+        *plan.segment_arguments,
+    )
+    sizes = (*sizes, *(name for name in wanted if name not in sizes))
+    descriptors = [box.descriptor for box in boxes]
+    return [*descriptors, *channels, *vectors, *counter, *plan.order_table, *sizes]
 
 
 def _copied_row(plan: KernelPlan) -> list[str]:

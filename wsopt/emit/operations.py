@@ -43,8 +43,8 @@ def converted(view: View, held: DType) -> str:
 
 
 def streamed_operand(plan: KernelPlan, source: Source, name: str, items: Iterable[Item]) -> Operand:
-    """The same of a source that streams, in a type that all `items` that read it compute in; a row's elements, where
-    those of a K-block share them.
+    """A streamed source under its name in registers, in a type that all `items` that read it compute in. Where all
+    elements of a K-block's row share one, such as a scale, it is one element a row.
     """
     users = [item.dtype for item in items if isinstance(item, Statement) and source.name in item.reads]
     held = quantized.held_type(source, users, plan.program.whole.dtype)
@@ -231,13 +231,13 @@ class Operations:
 
     @property
     def of_tiles(self) -> tuple[str, ...]:
-        """Those that are loaded for every tile; of rows that no SM holds, whose tiles are parts, along columns."""
+        """The vectors that are loaded for every tile: not those of whole rows, where it is a part of rows."""
         return tuple(name for name in self._vectors if name not in self.of_rows)
 
     @property
     def of_rows(self) -> tuple[str, ...]:
-        """Those that are the same for all parts of rows that no SM holds, and are loaded once before them: a load
-        from L2 takes as long as much of a part's arithmetic.
+        """The vectors that are loaded once before all parts of rows that no SM holds, as they do not run along
+        columns: a load from L2 takes as long as much of a part's arithmetic.
         """
         sources = self.writer.sources
         same = (name for name in self._vectors if Role.COLUMN not in sources[name].spans)
@@ -337,7 +337,9 @@ def second_pass(operations: Operations) -> Operations:
 
 
 def row_passes(plan: KernelPlan) -> Iterator[Callable[[TileOp], bool]]:
-    """Which operations each pass over rows that no SM holds has: one that reduces them, and one that stores them."""
+    """Of each pass over rows that no SM holds, whether it has an operation: a first pass, and a second where rows are
+    read twice, which stores them.
+    """
     stores = (OpKind.TMA_STORE,)
     yield lambda op: op.kind not in stores and op.id.subject != AGAIN
     if plan.reads_twice:

@@ -25,7 +25,7 @@ def across(s: Structure, step: Sequence[int]) -> str:
 
 
 def sums(s: Structure) -> str:
-    """The same of sums in tensor memory, of which each block has its rows."""
+    """The end of the arguments of a layout of sums in tensor memory: each block of a pair has its rows."""
     return f"{across(s, [1, 0])}, two_ctas=True" if s.paired else ""
 
 

@@ -1,6 +1,7 @@
 """The plan of a kernel before its text: boxes of tensors, rings, vectors, names of values.
 
-Everything is derived once, from a verified schedule and its tile program; nothing is chosen here.
+A plan is derived once (`plan_of.py`), from a verified schedule and its tile program, and all that is written of the
+kernel reads it. Nothing is chosen here.
 """
 
 from __future__ import annotations
@@ -11,26 +12,24 @@ from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.instructions import Slots
-from wsopt.emit.names import DYNAMIC_WORDS, OVER_ROWS_WORDS, SEGMENT_WORDS, SPLIT_WORDS, Names
+from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
-from wsopt.emit.rings import NamedBoxes, Ring, loaders
-from wsopt.emit.staging import Staging, staging
-from wsopt.emit.stamps import WORDS, Trace
+from wsopt.emit.rings import Ring
+from wsopt.emit.staging import Staging
+from wsopt.emit.stamps import Trace
 from wsopt.emit.tensors import Box
-from wsopt.perf.epilogue import Refill, k_blocks_ahead, refill
+from wsopt.perf.epilogue import Refill
 from wsopt.program.combination import Combination, combination_of
 from wsopt.program.facts import Read
 from wsopt.program.over_rows import carried
 from wsopt.program.program import Iteration, TileProgram
-from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import BATCHES, BEFORE, Item, Output, Reduction, Role, Source, Statement, takes_row
+from wsopt.tensors.views import BATCHES, BEFORE, Item, Output, Reduction, Role, Source, takes_row
 
 STATIONARY = Slots("stationary", "STATIONARY_SETS")
 """The sets of tiles that a block holds through its loop."""
-
 
 _THREAD_COLUMNS = 16
 """Elements of a row that a thread loads at a time, at most: 16 bytes of the narrowest type."""
@@ -40,43 +39,29 @@ _THREAD_COLUMNS = 16
 class KernelPlan:
     """One kernel, ready to be written.
 
-    Where it is `ranged` tiles differ in their K-blocks: bounds say which count, a table deals the tiles out, and
-    those of later rows have more if they are the `longest_last`. Where it `loops_over_tiles` these are the iterations
-    of its loop. Kernels that hold no rows whole cut tiles along `columns` too. `axes` are the graph's, `outer` a
-    tile's batch indices. With `sums_apart` a warp of its own issues products, whose sums are in tensor memory; with
-    `stores_apart` store warps start the stores.
+    Tiles of later rows have more K-blocks than those before them if they are the `longest_last`. Kernels that hold no
+    rows whole cut tiles along `columns` too. `axes` are the graph's, `outer` a tile's batch indices.
 
     `loaders` are the rings of each loading warp in the order in which it fills them, that of the schedule.
     `stationary` are the boxes of the tile that a block holds for each consumer, one for each of its parts. Of the
     epilogue's sources `inputs` are full tiles, `vectors` are read by address: some `prefetched`, the `late` ones by
     each subtile. TMA writes `outputs`, threads `outputs_by_address`. `refill` is when a consumer copies a
-    tile's inputs. With `inputs_by_loader` the loading warp does, before the copies of a tile's last `inputs_ahead`
-    K-blocks.
-
-    `items` are the statements that a consumer computes in its loop. The epilogue reads the sums of the products
-    `summed`, and of the items the reductions `rows`.
+    tile's inputs. Where the loading warp does, it copies them before a tile's last `inputs_ahead` K-blocks. The
+    epilogue reads the reductions `rows` of the loop.
 
     `counts` are the kernel's arguments that say how many tiles there are, and K-blocks in each; `sizes` those and
     extents, `order_table` the one that says which tiles a block takes. The epilogue reads the extent of the streamed
     axis if it `counts_stream`. `scalars` are the sources of the bounds' run-time scalars, each with its name in
-    registers. Consumers with `own_k_blocks` look at some of their tile's alone.
-    Where run-time `offsets` cut the rows (`segments.py`), threads store the tiles that are not all one segment's of
-    `ragged` outputs, by name. With a `trace` the kernel has stamps (`stamps.py`).
+    registers. Where run-time `offsets` cut the rows (`segments.py`), threads store the tiles that are not all one
+    segment's of `ragged` outputs, by name. With a `trace` the kernel has stamps (`stamps.py`).
     """
 
     verified: VerifiedSchedule
-    program: TileProgram
-    s: Structure
     names: Names
-    ranged: bool
     longest_last: bool
-    loops_over_tiles: bool
     columns: bool
     axes: tuple[Role, ...]
     outer: tuple[str, ...]
-    ping_pong: bool
-    sums_apart: bool
-    stores_apart: bool
     stationary: tuple[Box, ...]
     rings: tuple[Ring, ...]
     loaders: tuple[tuple[Ring, ...], ...]
@@ -88,20 +73,71 @@ class KernelPlan:
     outputs_by_address: tuple[ByAddress[Output], ...]
     staged: Staging
     refill: Refill
-    inputs_by_loader: bool
     inputs_ahead: int
-    items: tuple[Item, ...]
-    summed: tuple[str, ...]
     rows: tuple[Reduction, ...]
     counts: tuple[str, ...]
     sizes: tuple[str, ...]
     order_table: tuple[str, ...]
     scalars: Mapping[str, str]
     counts_stream: bool
-    own_k_blocks: bool
     trace: Trace | None
     offsets: ByAddress[Source] | None
     ragged: Mapping[str, ByAddress[Output]]
+
+    @property
+    def program(self) -> TileProgram:
+        """The tile program that the schedule is of."""
+        return self.verified.program
+
+    @property
+    def s(self) -> Structure:
+        """Its structure."""
+        return self.program.structure
+
+    @property
+    def ranged(self) -> bool:
+        """Whether tiles differ in their K-blocks: bounds say which count, and a table deals the tiles out."""
+        return self.program.work is not None
+
+    @property
+    def loops_over_tiles(self) -> bool:
+        """Whether an iteration of the loop is a whole tile."""
+        return self.program.iteration is Iteration.TILE
+
+    @property
+    def ping_pong(self) -> bool:
+        """Whether consumers take whole tiles in turns."""
+        return self.s.sharing is Sharing.PING_PONG
+
+    @property
+    def sums_apart(self) -> bool:
+        """Whether a warp of its own issues the products, whose sums are in tensor memory."""
+        return self.program.tensor_columns > 0
+
+    @property
+    def stores_apart(self) -> bool:
+        """Whether store warps start the stores."""
+        return self.verified.schedule.buffers.store_warp
+
+    @property
+    def inputs_by_loader(self) -> bool:
+        """Whether the loading warp copies the full tiles that the epilogue reads, and not the consumer."""
+        return self.verified.schedule.buffers.inputs_by_loader
+
+    @property
+    def own_k_blocks(self) -> bool:
+        """Whether consumers look at some of their tile's K-blocks alone."""
+        return bool(self.program.bounds.every) and self.s.consumers > 1 and not self.values_apart
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """The statements that a consumer computes in its loop."""
+        return self.program.items
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """The products whose sums the epilogue reads."""
+        return self.program.summed
 
     @property
     def segment_arguments(self) -> tuple[str, ...]:
@@ -327,103 +363,9 @@ class KernelPlan:
         return f"(visit % STATIONARY_SETS) * CONSUMERS + {consumer}" if self.s.persistent else consumer
 
 
-def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPlan:
-    """The plan of a verified schedule's kernel; with a `trace`, of one with stamps."""
-    program, buffers = verified.program, verified.schedule.buffers
-    taken = (WORDS if trace else frozenset()) | (SPLIT_WORDS if program.structure.parted else frozenset())
-    taken |= OVER_ROWS_WORDS if carried(program) else frozenset()
-    taken |= DYNAMIC_WORDS if program.structure.dynamic else frozenset()
-    taken |= SEGMENT_WORDS if program.offsets else frozenset()
-    names = Names(subtiles=True, taken=set(taken))
-    s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
-    ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
-    columns = not (ranged or program.whole_rows or program.long_rows)
-    boxes = NamedBoxes(verified, names)
-    subtile = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}
-    stationary = tuple(box for member in program.stationary for box in boxes.held("stationary", member))
-    rings = boxes.rings()
-    vectors = {x.name: ByAddress(x, names(f"read:{x.name}", x.view.tensor)) for x in after.vectors}
-    inputs = {x.name: boxes.box(f"read:{x.name}", x.view.tensor, x.view, subtile) for x in after.full}
-    outputs = {
-        o.name: boxes.box("written", o.name.replace(".", "_"), o.view, subtile) for o in after.tile_outputs
-    }
-    outputs_by_address = tuple(
-        ByAddress(o, names(f"written:{o.name}", o.name.replace(".", "_")))
-        for o in after.outputs
-        if not (o.is_tile or o.over_rows)
-    )
-    items = program.items
-    read = frozenset(name for item in after.items for name in item.reads)
-    wanted = read | {output.value for output in after.outputs}
-    cut = program.offsets
-    offsets = None if cut is None else ByAddress(cut, names("read:offsets", cut.view.tensor))
-    counts = _counts(axes, ranged=ranged, columns=columns, k_blocks=not by_tile)
-    counts = (*counts, *(_parts(s) if ranged else ()))
-    sizes = [*counts, "row_extent", *(["column_extent"] if columns or not by_tile else [])]
-    counts_stream = any(isinstance(i, Statement) and i.primitive == "extent_stream" for i in after.items)
-    return KernelPlan(
-        verified=verified, program=program, s=s, names=names, ranged=ranged,
-        longest_last=ranged and longest_last(k_iteration_counts(program.bounds, s)),
-        loops_over_tiles=by_tile, columns=columns,
-        axes=axes,
-        outer=tuple(str(role) for role in BATCHES if role in axes or (ranged and role is Role.BATCH)),
-        ping_pong=s.sharing is Sharing.PING_PONG, sums_apart=bool(program.tensor_columns),
-        stores_apart=buffers.store_warp, stationary=stationary, rings=rings,
-        loaders=tuple(loaders(verified, rings)), inputs=inputs, vectors=vectors,
-        prefetched={
-            name: Prefetched(v, row_role(s.swap) in v.of.spans, column_role(s.swap) in v.of.spans)
-            for name, v in vectors.items() if after.prefetched
-        },
-        late={} if after.prefetched else {name: v for name, v in vectors.items() if name in read},
-        outputs=outputs, outputs_by_address=outputs_by_address, staged=staging(program, buffers, inputs, outputs),
-        refill=Refill(0, 0) if s.parted else refill(program, verified.machine, buffers),
-        inputs_by_loader=buffers.inputs_by_loader,
-        inputs_ahead=_inputs_ahead(verified), items=items,
-        summed=program.summed,
-        rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
-        counts_stream=counts_stream,
-        own_k_blocks=bool(program.bounds.every) and s.consumers > 1 and not program.values_apart,
-        sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
-        order_table=("order_ptr",) if ranged and s.persistent and not s.parted else (), trace=trace,
-        scalars={
-            name: loop_name(names, vectors[name].of) for bound in program.bounds.every for name in bound.scalars
-        },
-        offsets=offsets,
-        ragged={o.name: ByAddress(o, outputs[o.name].name) for o in after.tile_outputs} if offsets else {},
-    )  # fmt: skip
-
-
 def loop_name(names: Names, source: Source) -> str:
     """The identifier of what a loop reads of a tensor, in registers."""
     view = source.view
     return names(
         f"loop:{view.tensor}:{view.roles}:{view.cutouts}:{view.chosen}:{view.offset}", f"{view.tensor}_value"
     )
-
-
-def _inputs_ahead(verified: VerifiedSchedule) -> int:
-    """K-blocks of a tile that the loading warp copies behind the epilogue's inputs; 0 where it copies no inputs."""
-    schedule, program = verified.schedule, verified.program
-    if not schedule.buffers.inputs_by_loader:
-        return 0
-    slots = min(schedule.depth(plan.name) for plan in program.rings if plan.copied)
-    return k_blocks_ahead(program, verified.machine, schedule.ii, slots)
-
-
-def _parts(s: Structure) -> tuple[str, ...]:
-    """What says how many parts, or tiles, a loop that computes values is cut into for blocks."""
-    return ("tiles",) if s.shares else ("parts",) if s.splits > 1 else ()
-
-
-def _counts(axes: tuple[Role, ...], *, ranged: bool, columns: bool, k_blocks: bool) -> tuple[str, ...]:
-    """The names of what is counted: batches, tiles along rows and `columns`, `k_blocks` where all have as many."""
-    asked = {
-        "groups": Role.GROUP in axes,
-        "heads": Role.HEAD in axes,
-        "batches": not ranged and Role.BATCH in axes,
-        "row_tiles": Role.SEGMENT not in axes,
-        "segments": Role.SEGMENT in axes,
-        "column_tiles": columns,
-        "k_iterations": columns and k_blocks,
-    }
-    return tuple(name for name, wanted in asked.items() if wanted)

@@ -87,8 +87,8 @@ def _numbers(**numbers: int) -> Iterator[str]:
 
 
 def _eight_bits() -> Iterator[str]:
-    """The same of eight bits, of which a bf16 has room for seven: the sign's bit is the last of an exponent, of 128
-    or 256, which is subtracted.
+    """The instructions that take a word of eight-bit integers apart into bf16, whose fraction has room for seven
+    bits: the sign's bit becomes the last of an exponent, of 128 or 256, which is subtracted.
     """
     base = _twice(_NUMBER_WITHOUT_FRACTION[DType.BF16])
     yield ".reg .b32 x;"
@@ -100,7 +100,7 @@ def _eight_bits() -> Iterator[str]:
 
 
 def _eight_bits_f16() -> Iterator[str]:
-    """The same in f16, whose fraction has room for all."""
+    """The instructions that take a word of eight-bit integers apart into f16, whose fraction has room for all."""
     yield from _numbers(x=_NUMBER_WITHOUT_FRACTION[DType.F16] + _SIGNED_I8)
     yield "shr.b32 $1, $2, 8;"
     for place, source in ((0, "$2"), (1, "$1")):

@@ -7,10 +7,11 @@ from functools import reduce
 
 from wsopt.emit import dynamic, over_rows, records, shares, splits
 from wsopt.emit.addresses import ByAddress
-from wsopt.emit.consumer import consumer_of
+from wsopt.emit.consumer_of import consumer_of
 from wsopt.emit.grid import tiles
 from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, shape_of
-from wsopt.emit.plan import KernelPlan, plan_of
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.plan_of import plan_of
 from wsopt.emit.recipe import (
     Argument,
     Check,
@@ -99,8 +100,8 @@ def _extents(plan: KernelPlan, inputs: Iterable[View]) -> dict[str, Integer]:
 
 
 def _along_axes(view: View) -> Iterator[tuple[Role, Integer]]:
-    """The axes of a view with their extents, but for one along which another tensor chooses places, and for the
-    streamed one where it has that of a page.
+    """The axes of a view with their extents. An axis along which another tensor chooses places is left out, and so is
+    the streamed one where the tensor has it page by page: neither extent is the kernel's.
     """
     chosen = {view.chosen.role, *([Role.STREAM] if view.page else [])} if view.chosen else ()
     pairs = zip(view.roles, axis_extents(view), strict=True)
@@ -108,8 +109,8 @@ def _along_axes(view: View) -> Iterator[tuple[Role, Integer]]:
 
 
 def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
-    """Tiles each way, K-blocks, tiles in all, and the blocks that take them, whose loop takes `least` passes; each of
-    those before it.
+    """Names and values of tiles each way, K-blocks, tiles in all, and the blocks that take them. Each value is an
+    expression of those before it. A consumer's loop takes `least` passes at least.
     """
     s = plan.s
     segments: Integer = named("segments") if plan.offsets else 0
@@ -155,32 +156,57 @@ def _extent_checks(
 
 def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
     """Conditions on the extents that the schedule relies on: a consumer's loop takes `least` passes."""
-    s, program, inner = plan.s, plan.program, named("inner_extent")
+    s = plan.s
+    yield from _row_checks(plan)
+    yield from _stationary_checks(plan)
+    if plan.ranged:
+        yield from _mask_checks(plan.program.bounds)
+    elif not plan.loops_over_tiles:
+        told: Message = ("the contracted axis is too short for this schedule",)
+        yield Check(_K_ITERATIONS, "at_least", splits.least_k_blocks(plan, least), told)
+    yield from _count_checks(plan)
+    if s.tail:
+        told = ("the contracted axis has ", _STREAM, f" elements: this schedule takes 1 to {s.tail} more than a "
+                f"multiple of {s.depth}")  # fmt: skip
+        yield Check(_K_ITERATIONS * s.depth, "at_least", _STREAM + (s.depth - s.tail), told)
+
+
+def _row_checks(plan: KernelPlan) -> Iterator[Check]:
+    """Conditions on the elements of a row: as many as are reduced, whole folds, whole accesses of threads."""
     if plan.reduces_rows:
-        length = program.whole.extent(Role.COLUMN)
+        length = plan.program.whole.extent(Role.COLUMN)
         told: Message = ("rows have ", _COLUMNS, f" elements: this schedule reduces rows of {length}")
         yield Check(_COLUMNS, "equal", length, told)
-    for length in dict.fromkeys(box.fold for box in (*plan.moved, *plan.outputs.values()) if box.fold):
-        if not plan.reduces_rows:
-            told = ("rows have ", _COLUMNS, f" elements: this schedule takes multiples of {length}")
-            yield Check(_COLUMNS, "multiple_of", length, told)
-    if s.occupancy and plan.columns and plan.column_multiple > 1:
-        told = ("rows have ", _COLUMNS, f" elements: this schedule takes multiples of {plan.column_multiple}")
-        yield Check(_COLUMNS, "multiple_of", plan.column_multiple, told)
-    for member in program.stationary:
+    boxes = () if plan.reduces_rows else (*plan.moved, *plan.outputs.values())
+    multiples = [*dict.fromkeys(box.fold for box in boxes if box.fold)]
+    if plan.s.occupancy and plan.columns and plan.column_multiple > 1:
+        multiples.append(plan.column_multiple)
+    for length in multiples:
+        told = ("rows have ", _COLUMNS, f" elements: this schedule takes multiples of {length}")
+        yield Check(_COLUMNS, "multiple_of", length, told)
+
+
+def _stationary_checks(plan: KernelPlan) -> Iterator[Check]:
+    """Conditions on the tiles that a block holds through its loop: they are no larger than their buffers."""
+    inner = named("inner_extent")
+    for member in plan.program.stationary:
         held = member.extent(Role.INNER)
-        told = ("the products have ", _COLUMNS, f" columns: this schedule holds up to {s.columns}")
-        yield Check(_COLUMNS, "at_most", s.columns, told)
+        told: Message = (
+            "the products have ",
+            _COLUMNS,
+            f" columns: this schedule holds up to {plan.s.columns}",
+        )
+        yield Check(_COLUMNS, "at_most", plan.s.columns, told)
         told = ("the inner axis has ", inner, f" elements: this schedule holds up to {held}")
         yield Check(inner, "at_most", held, told)
-    if plan.ranged:
-        yield from _mask_checks(program.bounds)
-    elif not plan.loops_over_tiles:
-        told = ("the contracted axis is too short for this schedule",)
-        yield Check(_K_ITERATIONS, "at_least", splits.least_k_blocks(plan, least), told)
+
+
+def _count_checks(plan: KernelPlan) -> Iterator[Check]:
+    """Conditions on what a kernel counts in 32 bits: elements of its workspaces, K-blocks of all blocks."""
+    s = plan.s
     for one in splits.workspaces(plan)[:1]:
         over = "blocks" if s.shares else f"{s.splits} blocks"
-        told = (f"the sums of tiles split over {over} take ", one.elements, " elements: too many")
+        told: Message = (f"the sums of tiles split over {over} take ", one.elements, " elements: too many")
         yield Check(one.elements, "at_most", _MOST_ELEMENTS, told)
     for one in over_rows.workspaces(plan)[:1]:
         told = ("what blocks leave of sums over the rows takes ", one.elements, " elements: too many")
@@ -189,17 +215,13 @@ def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
         every = named("blocks") * (named("tiles") * ceil_divide(_STREAM, s.depth))
         told = ("the tiles have ", every, " K-blocks for all blocks together: too many to be counted")
         yield Check(every, "at_most", _MOST_ELEMENTS, told)
-    if s.tail:
-        told = ("the contracted axis has ", _STREAM, f" elements: this schedule takes 1 to {s.tail} more than a "
-                f"multiple of {s.depth}")  # fmt: skip
-        yield Check(_K_ITERATIONS * s.depth, "at_least", _STREAM + (s.depth - s.tail), told)
 
 
 def _mask_checks(bounds: Bounds) -> Iterator[Check]:
-    """Conditions of the masks at a call's extents.
+    """Conditions on a call's extents that follow from the masks.
 
-    Where masks end every row before the streamed axis does, nothing else leaves out what a K-block holds beyond that
-    end. And where a number in them was taken for minus infinity, a row of nothing but that number would be another.
+    Where masks end every row before the streamed axis ends, the kernel has no mask for that end. And where the number
+    that masks put in was taken for minus infinity, no row may consist of that number alone.
     """
 
     def at_most(left: Integer, right: Integer, told: str) -> Check:

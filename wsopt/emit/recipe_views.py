@@ -93,6 +93,20 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
     """Conditions of a tensor's view; `copied` for one that TMA moves. Rows that threads move 16 bytes at a time begin
     as those do.
     """
+    yield from _dimension_checks(view)
+    for (group, part), cutout in zip(_axes(view), view.cutouts or (None,) * len(view.roles), strict=True):
+        if cutout is None:
+            yield from _merged(view, group, *part)
+        elif cutout[1]:
+            yield from _cut_out(view, group, part[1], cutout)
+    yield from _contiguous(view, len(view.origin) - 1 if copied else contiguous_place(view))
+    if copied or (view.by_address and view.is_aligned):
+        yield from _aligned(view)
+    yield from _stream_checks(view)
+
+
+def _dimension_checks(view: View) -> Iterator[Check]:
+    """The tensor has elements, and as many as are expected along each dimension that is no axis of the kernel's."""
     tensor, shape = f"tensor {view.tensor}", shape_of(view.tensor, view.rank)
     if shape:
         yield Check(product(shape), "at_least", 1, (f"{tensor} has no elements: its shape is ", shape))
@@ -105,24 +119,31 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
     for dim, _, known in view.single:
         spaced = (f"{tensor}: dimension {dim} has to have its elements {known} apart",)
         yield Check(_stride(view.tensor, dim), "equal", known, spaced)
-    for (group, part), cutout in zip(_axes(view), view.cutouts or (None,) * len(view.roles), strict=True):
-        if cutout is None:
-            yield from _merged(view, group, *part)
-        elif cutout[1]:
-            yield from _cut_out(view, group, part[1], cutout)
-    near = len(view.origin) - 1 if copied else contiguous_place(view)
-    if near is not None:  # the axis whose stride neither the kernel nor a tensor map is told
+
+
+def _contiguous(view: View, near: int | None) -> Iterator[Check]:
+    """Elements lie as far apart as they did along the axis `near`, if there is one: neither the kernel nor a tensor
+    map is told its stride.
+    """
+    if near is not None:
         step = max(view.apart, view.step)
         apart = if_one(axis_extents(view)[near], step, axis_strides(view)[near])
-        yield Check(
-            apart, "equal", step, (f"{tensor}: dimension {view.origin[near][-1]} has to be contiguous",)
-        )
-    if copied or (view.by_address and view.is_aligned):
-        for stride in map_strides(view)[:-1]:
-            multiple = f"{tensor}: strides have to be multiples of {ALIGNMENT} bytes"
-            nbytes = stride // 2 if view.dtype is DType.I4 else stride * (view.dtype.bits // 8)
-            yield Check(nbytes, "multiple_of", ALIGNMENT, (multiple,))
-        yield aligned(view.tensor)
+        told = f"tensor {view.tensor}: dimension {view.origin[near][-1]} has to be contiguous"
+        yield Check(apart, "equal", step, (told,))
+
+
+def _aligned(view: View) -> Iterator[Check]:
+    """The tensor's address and its strides are multiples of as many bytes as TMA takes."""
+    for stride in map_strides(view)[:-1]:
+        multiple = f"tensor {view.tensor}: strides have to be multiples of {ALIGNMENT} bytes"
+        nbytes = stride // 2 if view.dtype is DType.I4 else stride * (view.dtype.bits // 8)
+        yield Check(nbytes, "multiple_of", ALIGNMENT, (multiple,))
+    yield aligned(view.tensor)
+
+
+def _stream_checks(view: View) -> Iterator[Check]:
+    """Pages have the elements that they had, and rows of packed fragments whole ones."""
+    tensor = f"tensor {view.tensor}"
     if view.page:
         own = axis_extents(view)[view.roles.index(Role.STREAM)]
         told = (f"{tensor} has pages of ", own, f" elements: this schedule reads {view.page}")

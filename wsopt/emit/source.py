@@ -23,14 +23,16 @@ from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.combination import parts_of
 from wsopt.emit.constants import accumulator_layouts, constants
-from wsopt.emit.consumer import Consumer, consumer_of
+from wsopt.emit.consumer import Consumer
+from wsopt.emit.consumer_of import consumer_of
 from wsopt.emit.epilogue import epilogue
 from wsopt.emit.functions import Function, launched, partitions
 from wsopt.emit.grid import grid_parameters
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
 from wsopt.emit.operations import Operations
-from wsopt.emit.plan import KernelPlan, plan_of
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.plan_of import plan_of
 from wsopt.emit.quantized import Unpacking, narrow_functions, unpacking
 from wsopt.emit.ranges import range_lines
 from wsopt.emit.recipe_of import recipe_of
@@ -87,22 +89,61 @@ def _mma_warp(plan: KernelPlan, operations: Operations) -> Function:
 
 def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
     """The device functions, and the constants and layouts that they name."""
-    s, schedule = plan.s, plan.verified.schedule
-    target, parts = target_of(plan.verified.machine), parts_of(plan)
-    written = [
+    written = _functions(plan, consumer)
+    names = frozenset[str]().union(*(function.called for function in written))
+    return {
+        **_head(plan),
+        **_called(plan, names),
+        **_tiles(plan),
+        **_launched(plan, written),
+        "constants": [*constants(plan, consumer), *numbers(names), *records.constants(plan)],
+    }
+
+
+def _functions(plan: KernelPlan, consumer: Consumer) -> list[Function]:
+    """The functions of the kernel's partitions and those that they call, in the order in which they are written."""
+    parts = parts_of(plan)
+    return [
         *segments.functions(plan),
         *(loader(plan, number) for number in range(len(plan.loaders))),
         *([] if plan.loops_over_tiles else [epilogue(plan)]),
         *([_mma_warp(plan, consumer.operations)] if plan.sums_apart else []),
-        *([transform(plan)] if s.transforms else []),
-        *([tensor_values.correction(plan)] if s.corrections else []),
+        *([transform(plan)] if plan.s.transforms else []),
+        *([tensor_values.correction(plan)] if plan.s.corrections else []),
         *([Function("combine", parts.parameters, *parts.body())] if parts else []),
         *([over_rows.end_function(plan)] if plan.carried else []),
         consumer.function(),
         *([store_warp(plan)] if plan.stores_apart else []),
     ]
-    names = frozenset[str]().union(*(function.called for function in written))
-    default, *workers = launched(plan)
+
+
+def _head(plan: KernelPlan) -> dict[str, Any]:
+    """What the kernel is called, its docstring, and what it imports of Triton."""
+    target, whole = target_of(plan.verified.machine), plan.program.whole
+    return {
+        "name": whole.name,
+        "summary": _summary(plan),
+        "doc": printable_lines(whole.doc),
+        "release": pairs.RELEASE if plan.s.paired else _RELEASE,
+        "module": target.module,
+        "imports": target.imports(products=not plan.loops_over_tiles, shared_columns=_shares_columns(plan)),
+    }
+
+
+def _called(plan: KernelPlan, names: frozenset[str]) -> dict[str, Any]:
+    """The functions of the kernel's own that those of its partitions call, among some names."""
+    return {
+        **called(names),
+        "narrow": narrow_functions(names),
+        "unpackings": _unpackings(plan, names),
+        "spreads": "spread" in names,
+        "exponential": exponential(names, plan.s.exp2_eighths),
+    }
+
+
+def _tiles(plan: KernelPlan) -> dict[str, Any]:
+    """How tiles lie in memory and in registers, and which of them a block takes."""
+    s, whole = plan.s, plan.program.whole
     ranges = {"lines": range_lines(plan), "own": plan.own_k_blocks, "scalars": [*plan.scalars.values()]}
     grid = {
         "parameters": grid_parameters(plan),
@@ -112,46 +153,41 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "longest_last": plan.longest_last,
     }
     return {
-        "name": plan.program.whole.name,
-        "summary": _summary(plan),
-        "doc": printable_lines(plan.program.whole.doc),
-        **called(names),
-        "narrow": narrow_functions(names),
-        "unpackings": _unpackings(plan, names),
-        "spreads": "spread" in names,
-        "exponential": exponential(names, s.exp2_eighths),
-        "constants": [*constants(plan, consumer), *numbers(names), *records.constants(plan)],
-        "traced": plan.trace is not None,
-        "paired": s.paired,
-        "release": pairs.RELEASE if s.paired else _RELEASE,
         "boxes": [*plan.moved, *plan.computed, *plan.inputs.values(), *plan.outputs.values()],
         "register_layouts": accumulator_layouts(plan),
         "operand_layouts": operand_layouts(s) if plan.computes else (),
-        "module": target.module,
-        "imports": target.imports(products=not plan.loops_over_tiles, shared_columns=_shares_columns(plan)),
         "shares_columns": _shares_columns(plan),
         "own_sizes": plan.values_apart,
-        "default_warps": default.warps,
-        "consumer_warps": s.consumer_warps,
-        "tf32": bool(plan.summed) and plan.program.whole.dtype is DType.F32,
-        "mma_k": 256 // plan.program.whole.dtype.bits,
+        "tf32": bool(plan.summed) and whole.dtype is DType.F32,
+        "mma_k": 256 // whole.dtype.bits,
         "subtiles": 1 if plan.sums_apart or s.splits > 1 else s.subtiles,
         "splits": splits.device(plan),
         "shares": shares.device(plan),
         "over_rows": over_rows.device(plan),
         "dynamic": s.dynamic,
         "grid": grid,
-        "counts_slots": plan.counts_slots,
-        "goes_back": plan.s.retained > 0,
-        "by_threads": threads.by_threads(plan),
         "ranges": ranges if plan.ranged else None,
+        "counts_slots": plan.counts_slots,
+        "goes_back": s.retained > 0,
+        "by_threads": threads.by_threads(plan),
+    }
+
+
+def _launched(plan: KernelPlan, written: list[Function]) -> dict[str, Any]:
+    """The partitions with their warps and registers, and the memory and barriers that a block sets up for them."""
+    default, *workers = launched(plan)
+    return {
         "functions": written,
         "partitions": partitions(plan, written),
         "allocations": list(allocations(plan)),
         "barriers": barrier_groups(plan),
+        "traced": plan.trace is not None,
+        "paired": plan.s.paired,
+        "default_warps": default.warps,
+        "consumer_warps": plan.s.consumer_warps,
         "worker_warps": [p.warps for p in workers],
         "worker_registers": [p.registers for p in workers],
-        "base_registers": schedule.base_registers,
+        "base_registers": plan.verified.schedule.base_registers,
     }
 
 

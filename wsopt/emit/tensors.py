@@ -144,7 +144,7 @@ class Box:
 
     @property
     def signature(self) -> str:
-        """The same in a kernel's signature."""
+        """The type of what is copied in a kernel's signature."""
         return _WORD[1] if self.view.packing is Packing.FRAGMENTS else SIGNATURE[self.view.dtype]
 
 

@@ -172,7 +172,7 @@ class _Unroller:
                 yield Wait(ring.wait_full(place))
 
     def _product(self, slot: Step, after: Step | None, number: int, place: int) -> Iterator[Instruction]:
-        """A product whole, or where it only begins before a slot is handed back its first stretch."""
+        """The instructions of a product: all, or its first stretch where a slot is handed back before the rest."""
         op, iteration, s = slot.op, number - slot.stage, self.operations.plan.s
         assert op.output is not None, f"{op.id} has a result"
         yield from self._meet(op, place)
@@ -204,8 +204,10 @@ class _Unroller:
         return self.begun.pop(0)
 
     def _use(self, slot: Step, number: int) -> str:
-        """Whether a product adds to what there is: where sums are not cleared before, the first iteration's does not.
-        They are where a tile may have no K-block, or they are rescaled first.
+        """Whether a product adds to its sums, as text: empty for always, "False", or a condition on the K-block.
+
+        The product of a tile's first iteration overwrites them, unless they were cleared before the loop: so they are
+        where a tile may have no K-block, or where sums are rescaled before the product.
 
         A pass of the prologue counts iterations from the first; one that is peeled off the end counts them
         from the last, and with the fewest K-iterations works on the first one too.

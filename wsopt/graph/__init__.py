@@ -1,7 +1,8 @@
 """The tensor graph: what to compute. Its types, operations, file format, builder and NumPy reference."""
 
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.graph.ops import OPS, AttrSpec, CostClass, OpSpec
+from wsopt.graph.op_spec import AttrSpec, CostClass, OpSpec
+from wsopt.graph.ops import OPS
 from wsopt.graph.parse import load_graph, parse_graph
 from wsopt.graph.reference import evaluate, random_inputs, relative_error
 from wsopt.graph.schema import json_schema

@@ -22,7 +22,8 @@ from wsopt.graph.draft import read_input, read_node, type_node
 from wsopt.graph.extents import Extent
 from wsopt.graph.faults import Faults, quote
 from wsopt.graph.fields import read_doc, read_flag, read_name
-from wsopt.graph.ops import OPS, OpSpec
+from wsopt.graph.op_spec import OpSpec
+from wsopt.graph.ops import OPS
 from wsopt.graph.parse import FORMAT, parse_graph
 from wsopt.graph.serialize import attr_to_json, scalar_to_json
 from wsopt.graph.symbolic import SymbolicGraph, parse_any

@@ -14,7 +14,8 @@ from wsopt.graph.extents import Extent, Terms, read_extent
 from wsopt.graph.faults import Faults, join, quote
 from wsopt.graph.fields import is_integer, read_name, read_object
 from wsopt.graph.infer import MAX_EXTENT
-from wsopt.graph.ops import OPS, AttrKind
+from wsopt.graph.op_spec import AttrKind
+from wsopt.graph.ops import OPS
 from wsopt.graph.types import Input
 
 DIM_KEYS = (("min", "max"), ("typical",))

@@ -25,7 +25,8 @@ from wsopt.graph.fields import (
     read_strides,
 )
 from wsopt.graph.infer import MAX_ELEMENTS, OpFault, tensor_fault
-from wsopt.graph.ops import OPS, AttrSpec, OpSpec
+from wsopt.graph.op_spec import AttrSpec, OpSpec
+from wsopt.graph.ops import OPS
 from wsopt.graph.types import AttrValue, DType, Input, Node, Operand, TensorType, row_major_strides
 
 INPUT_KEYS = (("name", "shape", "dtype"), ("constant", "strides"))

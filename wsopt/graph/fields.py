@@ -12,7 +12,7 @@ from wsopt.graph.extents import BadExtent
 from wsopt.graph.faults import Faults, describe, hint, join, nearest, quote
 from wsopt.graph.infer import MAX_EXTENT, MAX_RANK
 from wsopt.graph.jsontext import JsonObject
-from wsopt.graph.ops import AttrKind, AttrSpec
+from wsopt.graph.op_spec import AttrKind, AttrSpec
 from wsopt.graph.types import AttrValue, DType, Operand
 
 NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"

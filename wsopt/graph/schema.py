@@ -12,7 +12,8 @@ from wsopt.graph.dims import DIM_KEYS, MOST_DIMS
 from wsopt.graph.draft import INPUT_KEYS, NODE_KEYS
 from wsopt.graph.fields import DTYPE_WORDS, NAME_PATTERN, SCALAR_WORDS
 from wsopt.graph.infer import MAX_EXTENT, MAX_RANK
-from wsopt.graph.ops import OPS, AttrKind, AttrSpec, OpSpec
+from wsopt.graph.op_spec import AttrKind, AttrSpec, OpSpec
+from wsopt.graph.ops import OPS
 from wsopt.graph.parse import FORMAT, GRAPH_KEYS
 
 Schema = dict[str, Any]

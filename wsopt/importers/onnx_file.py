@@ -120,7 +120,7 @@ _CONTROL = {"If", "Loop", "Scan"}
 
 
 def _is_function(op: str, opset: int) -> bool:
-    """Whether ONNX defines an operation by others, without a loop: one such is computed, or is not said."""
+    """Whether ONNX defines an operation by others, without loops and branches, which graphs of ours lack."""
     if not onnx.defs.has(op, opset, ""):
         return False
     schema = onnx.defs.get_schema(op, opset, "")

@@ -16,8 +16,8 @@ from wsopt.torch.values import Untaken
 def import_onnx(path: Path, extents: Mapping[str, int]) -> Imported:
     """The graph of an ONNX file, open extents of its inputs fixed.
 
-    Raises InputError for a file that is none and for open extents, LoweringError with all operations that no graph
-    of ours says.
+    Raises InputError for a file that is none and for open extents, LoweringError with all operations that
+    graphs of ours cannot express.
     """
     file = read_onnx(path, extents, frozenset(TABLE))
     found = lower(file)

@@ -34,6 +34,13 @@ Cuttable = Region
 """What can be cut to structures. Only the front end and the lowering look inside."""
 
 
+def version_of(region: Region, s: Structure) -> Region:
+    """The region as a structure cuts it: rows in parts where a tile has some of their columns, read and stored by
+    threads where several blocks share an SM, and with scales on partial sums, not on weights, where it asks for that.
+    """
+    return region.of_structure(s.columns, by_address=s.occupancy > 0).of_sums(s.scaled_sums)
+
+
 @functools.lru_cache(maxsize=16)
 def whole_of(region: Region) -> Whole:
     """Facts of a region as a whole, whatever its tiles."""
@@ -198,7 +205,7 @@ def _row_values(region: Region, loop: Cut) -> int:
 
 def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
-    region = region.of_structure(s.columns, by_address=s.occupancy > 0).of_sums(s.scaled_sums)
+    region = version_of(region, s)
     once = _ungrouped.__wrapped__ if extended() else _ungrouped  # what extensions add is no part of its key
     ungrouped = once(region, replace(s, group=1), machine)
     return replace(ungrouped, structure=s, grid=grid_of(region, s))
@@ -206,7 +213,7 @@ def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
 
 @functools.lru_cache(maxsize=2048)
 def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
-    """The same without a rasterization order, of which the grid alone depends, or what the assembler is asked."""
+    """The unpriced program in the first rasterization order. Another order changes nothing but the grid."""
     grid = grid_of(region, s)
     shared_loop = loop_of(region, s, machine, grid.tiles)
     loop, held = shared_loop.cut, shared_loop.held

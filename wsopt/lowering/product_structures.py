@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from wsopt.frontend.types import Region
 from wsopt.lowering.legal import (
@@ -37,57 +37,106 @@ def product_structures(region: Region, machine: Machine, lifted: Lifted) -> Iter
     Operands may change sides where the graph has few rows. With two tensor instructions' rows or more the graph's
     rows fill the tensor core, and exchanging the sides only transposes the stores; with fewer, its columns (by
     eights) fit them and the rows waste less. What reduces an operand's rows takes them as the tensor core's.
-
-    An iteration has two K-blocks, each with partial sums of its own, only where products are promoted. emitter.v1:
-    then all are. Another product's sums would be begun by one K-block and added to by the other, and nothing keeps
-    their order. Nor are rows reduced that lie in two accumulators.
     """
-    target, warps = target_of(machine), warp_counts(machine)
     apart = region.beside or region.body or region.factor_sources
     few = region.extent(Role.ROW) < 2 * machine.mma_rows and not (apart or region.offsets)
+    depths = _depths(region)
+    variants = _Variants.of(region, machine, depths, lifted)
+    for swap in (False, True) if few and target_of(machine).swaps else (False,):
+        for first in _first_structures(region, machine, depths, lifted, swap=swap):
+            yield from (one for one in variants.of_first(first) if _in_segments(region, one, lifted))
+
+
+def _depths(region: Region) -> tuple[int, ...]:
+    """Elements of the streamed axis in a K-block: 64 or 128 bytes of a row, or twice the swizzle of 128 bytes; packed
+    elements have short rows.
+    """
     row = 128 * 8 // region.operand_dtype.bits
     packed = any(source.view.packing is Packing.FRAGMENTS for source in region.streamed_sources)
-    # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes; packed elements have short rows.
-    depths = (row // 2, row, 2 * row, *((4 * row,) if packed else ()))
+    return (row // 2, row, 2 * row, *((4 * row,) if packed else ()))
+
+
+def _first_structures(
+    region: Region, machine: Machine, depths: Sequence[int], lifted: Lifted, *, swap: bool
+) -> Iterator[Structure]:
+    """The first of all legal structures with the same tiles, consumers and subtiles: in the first order of tiles."""
+    target, warps = target_of(machine), warp_counts(machine)
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
-    early_release = (True, False) if releases_early(region, machine) and not region.body else (True,)
-    promoted = [is_promoted(one, region, machine) for one in region.contractions]
-    several = any(promoted) and not region.body and (all(promoted) or Limit.ALL_PROMOTED in lifted)
-    copies = (1, 2) if several else (1,)
     # Weights that the loop computes are the rows: of few columns one instruction has all.
     own = max(machine.mma_columns_step, min(16, pow2(region.extent(Role.COLUMN))))
-    least = own if region.body else 64, machine.mma_columns_step
-    transforms, tails = _transforms(region, machine, lifted), _tails(region, machine, depths, copies)
-    for swap in (False, True) if few and target.swaps else (False,):
-        sizes = [*_columns(region.extent(column_role(swap)), least[swap], machine)]
-        cuts = {size: subtile_counts(size) for size in sizes}
-        counts = sorted({count for cut in cuts.values() for count in cut})
-        tiles = _tiles(region, machine, sizes, depths, lifted)
-        for rows, columns, depth, consumers, own, sharing, persistent, subtiles in itertools.product(
-            target.consumer_rows, sizes, depths, target.consumers, warps, sharings,
-            (True, False) if target.single else (True,), counts,
-        ):  # fmt: skip
-            if subtiles not in cuts[columns] or (rows, columns, depth) not in tiles:
+    least = machine.mma_columns_step if swap else own if region.body else 64
+    sizes = [*_columns(region.extent(column_role(swap)), least, machine)]
+    cuts = {size: subtile_counts(size) for size in sizes}
+    counts = sorted({count for cut in cuts.values() for count in cut})
+    tiles = _tiles(region, machine, sizes, depths, lifted)
+    for rows, columns, depth, consumers, each, sharing, persistent, subtiles in itertools.product(
+        target.consumer_rows, sizes, depths, target.consumers, warps, sharings,
+        (True, False) if target.single else (True,), counts,
+    ):  # fmt: skip
+        if subtiles not in cuts[columns] or (rows, columns, depth) not in tiles:
+            continue
+        s = Structure(rows, columns, depth, consumers, each, sharing, persistent, swap, subtiles, _GROUPS[0])
+        if is_legal(region, machine, s):
+            yield s
+
+
+@dataclass(frozen=True, slots=True)
+class _Variants:
+    """What structures with the same tiles, consumers and subtiles may differ in, besides the order of tiles.
+
+    `copies` are K-blocks of an iteration, `tails` the tail for each depth and number of them, `transforms` warpgroups
+    that compute operands; `early_release` says when slots may be handed back.
+    """
+
+    region: Region
+    machine: Machine
+    copies: tuple[int, ...]
+    tails: Mapping[tuple[int, int], int]
+    transforms: tuple[int, ...]
+    early_release: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, region: Region, machine: Machine, depths: Sequence[int], lifted: Lifted) -> _Variants:
+        """The variants of a region's structures, with these depths of a K-block."""
+        copies = _copies(region, machine, lifted)
+        early = (True, False) if releases_early(region, machine) and not region.body else (True,)
+        tails = _tails(region, machine, depths, copies)
+        return cls(region, machine, copies, tails, _transforms(region, machine, lifted), early)
+
+    def of_first(self, first: Structure) -> Iterator[Structure]:
+        """The structures that differ from a first one in this and in the order of tiles, each with those in which
+        several blocks have parts of its tiles.
+        """
+        parted = {
+            number: _parted(self.region, replace(first, copies=number), self.machine)
+            for number in self.copies
+        }
+        paired = _paired(self.region, first, self.machine)
+        for group, k_blocks, transforms, early in itertools.product(
+            _GROUPS, self.copies, self.transforms, self.early_release
+        ):
+            s = replace(
+                first, group=group, copies=k_blocks, tail=self.tails[first.depth, k_blocks], transforms=transforms,
+                early_release=early,
+            )  # fmt: skip
+            if same_order(self.region, s):
                 continue
-            first = Structure(
-                rows, columns, depth, consumers, own, sharing, persistent, swap, subtiles, _GROUPS[0]
-            )
-            if not is_legal(region, machine, first):
-                continue
-            parted = {number: _parted(region, replace(first, copies=number), machine) for number in copies}
-            paired = _paired(region, first, machine)
-            for group, k_blocks, apart_by, early in itertools.product(
-                _GROUPS, copies, transforms, early_release
-            ):
-                s = Structure(
-                    rows, columns, depth, consumers, own, sharing, persistent, swap, subtiles, group, k_blocks,
-                    tails[depth, k_blocks], apart_by, early_release=early,
-                )  # fmt: skip
-                if not same_order(region, s):
-                    parts = [replace(s, tail=0, splits=n, shares=shares) for n, shares in parted[k_blocks]]
-                    if paired and not same_order(region, replace(s, paired=True)):
-                        parts.append(replace(s, tail=0, paired=True))
-                    yield from (one for one in (s, *parts) if _in_segments(region, one, lifted))
+            yield s
+            for splits, shares in parted[k_blocks]:
+                yield replace(s, tail=0, splits=splits, shares=shares)
+            if paired and not same_order(self.region, two := replace(s, tail=0, paired=True)):
+                yield two
+
+
+def _copies(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, ...]:
+    """K-blocks of an iteration: two, each with partial sums of its own, only where products are promoted.
+
+    emitter.v1: then all are. Another product's sums would be begun by one K-block and added to by the other, and
+    nothing keeps their order. Nor are rows reduced that lie in two accumulators.
+    """
+    promoted = [is_promoted(one, region, machine) for one in region.contractions]
+    several = any(promoted) and not region.body and (all(promoted) or Limit.ALL_PROMOTED in lifted)
+    return (1, 2) if several else (1,)
 
 
 def _parted(region: Region, s: Structure, machine: Machine) -> list[tuple[int, bool]]:

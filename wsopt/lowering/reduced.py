@@ -19,7 +19,7 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.roles import graph_axes
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
-from wsopt.lowering.lower import bounds_of
+from wsopt.lowering.lower import bounds_of, version_of
 from wsopt.lowering.reduced_graph import ALIGNMENT, alike, at_extents, shared_axes
 from wsopt.program.row_layout import reduces_outer
 from wsopt.program.types import Structure, column_role, row_role
@@ -200,7 +200,7 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
     There are as many rows as that takes, also where the graph has fewer: the kernel is called with any number. A row
     stays as long as it is where it is reduced: what it is divided by is part of the kernel.
     """
-    region = find_region(axes.graph).of_structure(s.columns, by_address=s.occupancy > 0)
+    region = version_of(find_region(axes.graph), s)
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
     k_iterations = _BATCHES if region.running else k_iterations  # each of many parts
     rows = math.ceil(_BATCHES * k_iterations / batches) * s.tile_rows - s.tile_rows // 2

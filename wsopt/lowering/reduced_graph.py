@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from wsopt.errors import InputError, InternalError
@@ -12,7 +13,7 @@ from wsopt.frontend.axes import Axes, Dim
 from wsopt.graph.lengths import compared_extents
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
-from wsopt.graph.types import DType, Graph, row_major_strides
+from wsopt.graph.types import DType, Graph, Input, row_major_strides
 
 ALIGNMENT = 16
 """Extents stay multiples of 16 elements, so that TMA can move tensors of every element type."""
@@ -74,55 +75,84 @@ def _broadcast(axes: Axes) -> set[str]:
     return {name for path in axes.paths.values() for name in path if path[-1] in compared}
 
 
-def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
-    """A graph whose axes are told apart by atoms at other extents: inputs, indices and reshapes alike."""
-    graph = axes.graph
-    instances = {name: name for name in axes.shapes}
-    for use, path in axes.paths.items():
-        instances.update({name: axes.instance(use, index) for index, name in enumerate(path)})
+@dataclass(frozen=True, slots=True)
+class _Shapes:
+    """The shapes that a graph's tensors have where its axes have other `extents`.
 
-    broadcast = _broadcast(axes)
+    `instances` are the uses of tensors, by name, whose dimensions are told apart by axes; tensors of `broadcast` keep
+    axes of one element.
+    """
 
-    def shape(name: str, within: Container[Dim] | None = None) -> list[int]:
+    axes: Axes
+    extents: Mapping[Dim, int]
+    instances: Mapping[str, str]
+    broadcast: Container[str]
+
+    @classmethod
+    def of(cls, axes: Axes, extents: Mapping[Dim, int]) -> _Shapes:
+        """The shapes of all tensors of a graph at new extents of its axes."""
+        instances = {name: name for name in axes.shapes}
+        for use, path in axes.paths.items():
+            instances.update({name: axes.instance(use, index) for index, name in enumerate(path)})
+        return cls(axes, extents, instances, _broadcast(axes))
+
+    def shape(self, name: str, within: Container[Dim] | None = None) -> list[int]:
         """The new shape of a tensor; axes of one element that are not `within` an operand stay as they are."""
-        use = instances[name]
+        use = self.instances[name]
 
         def extent(atom: Dim) -> int:
-            stays = name in broadcast or (within is not None and atom not in within)
-            new = extents.get(atom, axes.extents[atom])
-            return 1 if stays and axes.extents[atom] == 1 else new
+            stays = name in self.broadcast or (within is not None and atom not in within)
+            new = self.extents.get(atom, self.axes.extents[atom])
+            return 1 if stays and self.axes.extents[atom] == 1 else new
 
-        return [math.prod(map(extent, axes.atoms(use, dim))) for dim in range(len(axes.shapes[use]))]
+        dims = range(len(self.axes.shapes[use]))
+        return [math.prod(map(extent, self.axes.atoms(use, dim))) for dim in dims]
 
-    def units_of(operand: str, units: int | list[int]) -> int | list[int]:
+    def reshaped(self, name: str, operand: str | None) -> list[int]:
+        """The new shape of what is made in a shape that the graph gives; of an `operand`, where it is reshaped."""
+        return self.shape(name, None if operand is None else self.axes.all_atoms(self.instances[operand]))
+
+    def units_of(self, operand: str, units: int | list[int]) -> int | list[int]:
         """A group or a block as long as whole axes, at their new extents; other ones stay."""
         own = [units] if isinstance(units, int) else units
-        before = axes.shapes[instances[operand]]
-        pairs = zip(
-            own, before[len(before) - len(own) :], shape(operand)[len(before) - len(own) :], strict=True
-        )
+        before, after = self.axes.shapes[self.instances[operand]], self.shape(operand)
+        pairs = zip(own, before[len(before) - len(own) :], after[len(before) - len(own) :], strict=True)
         found = [new if unit == whole else unit for unit, whole, new in pairs]
         return found[0] if isinstance(units, int) else found
 
+
+def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
+    """A graph whose axes are told apart by atoms at other extents: inputs, indices and reshapes alike."""
+    graph, shapes = axes.graph, _Shapes.of(axes, extents)
     data = graph_to_json(graph)
     for item in data["inputs"]:
-        item["shape"] = shape(item["name"])
-        strides = item.get("strides") or row_major_strides(tuple(item["shape"]))
-        # Rows that TMA could not move are further apart, as a caller would have to lay them; not where they are as
-        # they lie in the graph itself.
-        last, given = item["shape"][-1] if item["shape"] else 1, graph.input(item["name"])
+        item["shape"] = shapes.shape(item["name"])
+        given = graph.input(item["name"])
         assert given is not None, "inputs are the graph's"
-        moved = _is_aligned(given.type.shape, given.element_strides, given.type.dtype)
-        unmoved = last > 1 and moved and not _is_aligned(item["shape"], strides, given.type.dtype)
-        if last == 1 < math.prod(item["shape"]) and given.type.size == 1 < len(strides):
-            # Of one element any axis could be the contiguous one, and the kernel has taken the last.
-            strides, unmoved = [*(ALIGNMENT for _ in strides[1:]), 1], True
-        if "strides" in item or unmoved:
-            item["strides"] = dense_strides(item["shape"], list(strides))
+        strides = _new_strides(item["shape"], item.get("strides"), given)
+        if strides is not None:
+            item["strides"] = strides
     for item in data["nodes"]:
         if "shape" in item.get("attrs", {}):
             operand = item["inputs"][0] if item["op"] == "reshape" else None
-            item["attrs"]["shape"] = shape(item["name"], operand and axes.all_atoms(instances[operand]))
+            item["attrs"]["shape"] = shapes.reshaped(item["name"], operand)
         for key in {"group", "block"} & item.get("attrs", {}).keys():
-            item["attrs"][key] = units_of(item["inputs"][0], item["attrs"][key])
+            item["attrs"][key] = shapes.units_of(item["inputs"][0], item["attrs"][key])
     return parse_derived(data, graph)
+
+
+def _new_strides(shape: list[int], strides: list[int] | None, given: Input) -> list[int] | None:
+    """The strides of an input in its new shape, where it had some or has to have some now; else None.
+
+    Rows that TMA could not move are further apart, as a caller would have to lay them; not where they are as they lie
+    in the graph itself.
+    """
+    steps = strides or row_major_strides(tuple(shape))
+    last, dtype = shape[-1] if shape else 1, given.type.dtype
+    moved = _is_aligned(given.type.shape, given.element_strides, dtype)
+    if last == 1 < math.prod(shape) and given.type.size == 1 < len(steps):
+        # Of one element any axis could be the contiguous one, and the kernel has taken the last.
+        return dense_strides(shape, [*(ALIGNMENT for _ in steps[1:]), 1])
+    if strides is None and not (last > 1 and moved and not _is_aligned(shape, steps, dtype)):
+        return None
+    return dense_strides(shape, list(steps))

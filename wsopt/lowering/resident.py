@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator
 
 from wsopt.frontend.types import Region
+from wsopt.lowering.lower import version_of
 from wsopt.machine.types import Machine
 from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
@@ -47,8 +48,7 @@ def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]
             rows, columns, 1, 1, warps, Sharing.COOPERATIVE, persistent=False, swap=False, subtiles=1, group=1,
             occupancy=blocks,
         )  # fmt: skip
-        own = region.of_structure(columns, by_address=True)
-        layout = tile_layout(own.operands, rows, columns, warps, machine)
+        layout = tile_layout(version_of(region, s).operands, rows, columns, warps, machine)
         if layout.columns <= columns and layout.rows <= rows:
             yield s
 

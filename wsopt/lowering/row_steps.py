@@ -182,7 +182,7 @@ def row_sums(region: Region, s: Structure) -> frozenset[str]:
 
 
 def behind_rows(region: Region) -> list[Item]:
-    """What follows the last part of rows that no SM holds: values of rows, for their reductions are complete."""
+    """What is computed behind the last part of rows that no SM holds, where reductions are complete: values a row."""
     return [i for i in region.statements if not isinstance(i, Statement) or Role.COLUMN not in i.spans]
 
 
@@ -193,14 +193,15 @@ def fetched_again(region: Region, s: Structure) -> float:
 
 
 def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:
-    """The share of rows that is still in L2 when they are read again: all, if it holds those that all blocks are in
-    with what they store meanwhile, and soon hardly any.
+    """The share of rows that is still in L2 when they are read again: all where L2 holds the rows that all blocks are
+    at, with what they store meanwhile. Beyond that it falls steeply.
     """
     row = sum(view.dtype.bits // 8 for view in region.operands) * region.extent(Role.COLUMN)
     return min(1.0, (machine.l2_bytes / (2 * s.tile_rows * machine.sm_count * row)) ** _FALL)
 
 
 _FALL = 6
-"""How steeply what L2 keeps falls off behind what it holds: 0.19 of rows that with their outputs are 1.3 times as
-large, which explains what 2,048 rows of 128,256 elements took (`docs/calibration/h200_long_rows.json`).
+"""Exponent by which the share of rows in L2 falls with their bytes over those that it holds: to 0.19 where rows and
+their outputs have 1.3 times as many, which explains what 2,048 rows of 128,256 elements took
+(`docs/calibration/h200_long_rows.json`).
 """

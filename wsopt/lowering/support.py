@@ -14,7 +14,8 @@ from typing import Any
 from wsopt.errors import InputError, LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.graph.ops import OPS, AttrKind, OpSpec
+from wsopt.graph.op_spec import AttrKind, OpSpec
+from wsopt.graph.ops import OPS
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.types import DType, Graph
 from wsopt.lowering.structures import structures

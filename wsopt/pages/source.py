@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from wsopt.emit.plan import plan_of
+from wsopt.emit.plan_of import plan_of
 from wsopt.emit.records import RoleRecords, layout
 from wsopt.emit.source import emit
 from wsopt.emit.stamps import READ, Point

@@ -130,7 +130,7 @@ def _over_the_gap(loop: Loop, span: Span) -> bool:
 
 
 def _merged(bars: Iterator[Bar]) -> Iterator[Bar]:
-    """Bars of which those that go on with the same operation are one."""
+    """The bars, with one in place of several that follow each other with the same operation."""
     last: dict[int, Bar] = {}
     for bar in sorted(bars, key=lambda one: (one.row, one.begin)):
         before = last.get(bar.row)
@@ -200,7 +200,7 @@ def stores_of(consumer: str) -> str:
 
 
 def _arrows(verified: VerifiedSchedule, loop: Loop, numbers: dict[str, int], begin: float) -> Iterator[Arrow]:
-    """What operations of the iterations that are drawn tell each other through barriers."""
+    """Arrows from operations that arrive at a barrier to those that wait there, in the iterations that are drawn."""
     happened, rows = loop.run.events.happened, {one.op: one.partition for one in verified.schedule.placed}
     for source, target, later in channels(verified):
         starts = loop.run.started[str(target)]

@@ -1,6 +1,7 @@
 """Demand of a K-block of a loop of products on the paths that SMs share, in the steady state and in the tail wave.
 
-What the order of tiles says of it is apart, as a grid: the orders of one structure share the rest.
+The order of tiles decides which bytes the SMs of a GPC ask for together; the rest of the demand is the same for all
+orders of a structure, and is found once for them.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
 
 
 def with_gpc(apart: Demand, program: TileProgram, grid: TileGrid, machine: Machine) -> Demand:
-    """A demand with what the GPC asks for."""
+    """The demand with the bytes that the SMs of a GPC ask for together, in the order of tiles that `grid` has."""
     return Demand(
         lines=apart.lines,
         data=apart.data,
@@ -77,7 +78,7 @@ def with_gpc(apart: Demand, program: TileProgram, grid: TileGrid, machine: Machi
 
 
 def demand_apart(program: TileProgram, machine: Machine) -> Demand:
-    """The demand of a K-block but for what its GPC asks for, which the order of tiles says."""
+    """The demand of a K-block without what depends on the order of tiles: the bytes that its GPC asks for."""
     s, whole = program.structure, program.whole
     lines = _lines(asked_of(program, machine))
     product = Product(s.rows, s.columns, s.depth, whole.dtype, s.consumer_warps, paired=s.paired)

@@ -117,7 +117,7 @@ def effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
 
 
 def effective_iis(program: TileProgram, machine: Machine, slots: Iterable[int]) -> list[int]:
-    """The same for several rings, each of so many slots."""
+    """Cycles that an iteration takes at least with a ring of each of these depths; 0 where rings have none."""
     if program.iteration is Iteration.TILE:
         stream = Stream.of(program, machine)
         return [stream.effective_ii(number) for number in slots]
@@ -166,9 +166,7 @@ class Stream:
             life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
             least = max(least, _asked(program, machine, ring)) if program.structure.dynamic else least
         if program.structure.occupancy:
-            least = max(least, _side_by_side(program))
-            parts = program.grid.column_tiles * (1 + program.reads_twice) if program.long_rows else 1
-            least = max(least, _DISPATCH_CYCLES * machine.sm_count / parts)
+            least = max(least, _contended(program), _dispatched(program, machine))
         return cls(program, machine, memory, _mixed(program, memory), life, least)
 
     def effective_ii(self, slots: int) -> int:
@@ -229,13 +227,19 @@ for two rows' parts of 4,096 elements fills 0.73 of them, and is as slow as that
 """
 
 
-def _side_by_side(program: TileProgram) -> float:
-    """Cycles of a tile where an SM has several blocks of one tile each, which are in different places of it: who
-    comes while a unit is held waits.
+def _contended(program: TileProgram) -> float:
+    """Cycles of a tile where an SM has several blocks of one tile each, which contend for its units: a block that
+    wants a unit while another one holds it waits.
     """
     units = norm(tuple(map(float, held_cycles(program).values())), _BLOCKS_KNEE)
     few = 1 + _FEW_BLOCKS / program.structure.occupancy
     return few * max(units, *issue_cycles(program).values())
+
+
+def _dispatched(program: TileProgram, machine: Machine) -> float:
+    """Cycles of a tile, or of a part of a row, at the rate at which the hardware starts blocks of one tile each."""
+    parts = program.grid.column_tiles * (1 + program.reads_twice) if program.long_rows else 1
+    return _DISPATCH_CYCLES * machine.sm_count / parts
 
 
 _BLOCKS_KNEE = 6.0

@@ -134,8 +134,8 @@ class Epilogues:
 
 
 def epilogues(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> Epilogues:
-    """Cycles of a block's epilogues. Where sums are split, the last part of a tile has the tile's, and each has its
-    share of one.
+    """Cycles of a block's epilogues. Where sums are split, only the last part of a tile has an epilogue, and each
+    part is charged its share of that.
     """
     last = epilogue_cycles(program, machine, buffers, last=True)
     persistent = program.structure.persistent
@@ -148,8 +148,9 @@ def epilogues(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) 
 
 
 def _of_shares(shares: Shares, split: SplitCost, each: int, last: int, *, in_turn: bool) -> Epilogues:
-    """The same of a block's share. It has two parts at most, the ends of its share, and of the tiles of which others
-    have parts it ends one, the last; the rest are its own. Those `in_turn` have one price.
+    """Cycles of the epilogues of a block that has an equal share of the K-blocks. It has parts of two tiles at most,
+    those at the ends of its share, and adds up the parts of one of them, the last; its other tiles are its own. Where
+    it has them `in_turn`, each costs the mean of all.
     """
     apart = min(2, shares.tiles)
     end = split.part + split.all + last
@@ -182,8 +183,8 @@ def epilogue_cycles(
 
 
 def _copying(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:
-    """Cycles of a tile that its loop does not take, but the thread that starts the copies of inputs beside it: a
-    consumer's own, or the loading warp's for all consumers that are in the tile.
+    """Cycles by which starting the copies of inputs makes a tile longer than its loop: on a consumer's thread, or on
+    that of the loading warp, which starts those of all consumers that are in the tile.
     """
     s, by_loader, n = program.structure, buffers.inputs_by_loader, program.k_iterations
     turns = s.consumers if s.sharing is Sharing.PING_PONG and not by_loader else 1
@@ -211,7 +212,7 @@ def _together(program: TileProgram) -> bool:
 
 
 def _starts(machine: Machine, buffers: EpilogueBuffers) -> tuple[float, float]:
-    """Cycles that starting a store takes of the consumer's own, and until the other side of a barrier hears."""
+    """Cycles of the consumer's thread in which it starts a store, and cycles until a store warp has heard of it."""
     if not buffers.store_warp:
         return machine.tma_store_box_cycles, 0.0
     latency = machine.latency

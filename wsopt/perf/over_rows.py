@@ -1,7 +1,8 @@
 """Cycles that reductions over all rows cost behind a block's last tile: their parts' way to the workspace, and back.
 
-What a consumer carries it leaves as one value a column. Who arrives last of a bundle of parts brings them together,
-and who arrives last of all what the bundles came to: both are behind the last tile of the block that ends last.
+Behind its last tile a consumer stores its part of each such reduction, one value a column. Parts are bundled: the
+last consumer of a bundle to arrive combines its parts, and the last of all combines the bundles. Both come after the
+last tile of the block that ends last.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ _TRIPS, _TRIP_CYCLES = 2, 700
 
 
 def parts_of(program: TileProgram, machine: Machine) -> int:
-    """Parts that are brought together: one of each consumer of each block whose tiles are of the same columns."""
+    """Parts that are combined: one of each consumer of every block whose tiles are of the same columns."""
     blocks = min(column_blocks(program, machine), program.grid.row_tiles)
     return blocks * program.structure.consumers
 
 
 def left_bytes(program: TileProgram, machine: Machine) -> int:
-    """Bytes of all parts, and of what bundles of them come to; 0 where nothing is carried."""
+    """Bytes of all parts and of the bundles' results in the workspace; 0 without reductions over all rows."""
     parts, each = parts_of(program, machine), part_bytes(program)
     return (parts + math.ceil(parts / bundle_parts(program, machine))) * each * program.grid.column_tiles
 
 
 def end_cycles(program: TileProgram, machine: Machine) -> int:
-    """Cycles from a block's last tile to the results; 0 where nothing is carried."""
+    """Cycles from a block's last tile to the results; 0 without reductions over all rows."""
     each = part_bytes(program)
     if not each:
         return 0
@@ -49,7 +50,7 @@ def end_cycles(program: TileProgram, machine: Machine) -> int:
 
 
 def _together(program: TileProgram, count: int, machine: Machine) -> float:
-    """Cycles in which a consumer loads so many parts: its trips, and the bytes."""
+    """Cycles in which a consumer loads `count` parts: the trips to L2 of its loads, and their bytes."""
     s = program.structure
     at_once = parts_together(columns_of_thread(s, machine), consumer_registers(s, machine))
     trips = len(carried(program)) * (1 + math.ceil((count - 1) / at_once))

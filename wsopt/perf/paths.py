@@ -53,8 +53,8 @@ def memory_us(program: TileProgram, nbytes: float, machine: Machine) -> float:
 @dataclass(frozen=True, slots=True)
 class Paths:
     """The paths that all SMs share, in whatever order tiles are taken: microseconds in which device memory is `idle`,
-    what the time of its bytes is multiplied with for `short` rows and for SMs with `uneven` work, and microseconds of
-    the bytes from L2 to the SMs.
+    factors of the time of its bytes for `short` rows and for SMs with `uneven` work, and microseconds of the bytes
+    from L2 to the SMs.
     """
 
     idle_us: float

@@ -81,7 +81,7 @@ def _priced_apart(program: TileProgram, machine: Machine) -> TileProgram:
     ops = tuple(_priced(op, prices[op.counts]) for op in program.ops)
     if program.iteration is Iteration.TILE:
         ops = _fetched(ops, fetch_cycles(program, machine) + block_cycles(program, machine))
-        ops = _side_by_side(ops, s, machine) if s.occupancy else ops
+        ops = _interleaved(ops, s, machine) if s.occupancy else ops
     return replace(program, ops=ops)
 
 
@@ -120,11 +120,13 @@ def _fetched(ops: tuple[TileOp, ...], cycles: int) -> tuple[TileOp, ...]:
     )
 
 
-def _side_by_side(ops: tuple[TileOp, ...], s: Structure, machine: Machine) -> tuple[TileOp, ...]:
-    """The operations where an SM has several blocks, each with a tile of its own: from one tile to the next their
-    threads take a share of the time that each takes, which is longer where a block has a warp on few of the SM's
-    schedulers. Blocks are in different places of their tiles, so that a unit is held for what all operations take of
-    it, in no order: the first one has that.
+def _interleaved(ops: tuple[TileOp, ...], s: Structure, machine: Machine) -> tuple[TileOp, ...]:
+    """The operations of a tile where an SM has several blocks, whose instructions are interleaved.
+
+    While a tile passes through the SM, each block has done a share of one: an operation's cycles of issue and its
+    latency are divided by the number of blocks. Arithmetic of a block with fewer warps than the SM has schedulers
+    takes longer, as some schedulers issue none of it. Blocks are at different operations at a time, so that units are
+    held in no order: the first operation has the cycles that all of them hold each unit.
     """
     held, few = Counter[str](), max(1.0, machine.schedulers_per_sm / s.consumer_warps)
     for op in ops:

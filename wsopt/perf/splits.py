@@ -73,7 +73,7 @@ def parts_of_a_tile(program: TileProgram) -> int:
 
 
 def counting_cycles(program: TileProgram) -> int:
-    """Cycles in which a block finds its share: it counts the K-blocks of all tiles, and once more up to its own."""
+    """Cycles in which a block finds its share: it adds up the K-blocks of all tiles, then those before its own."""
     s = program.structure
     if not s.shares or program.work is None:
         return 0
@@ -114,7 +114,7 @@ def _each(s: Structure, rows: int, machine: Machine) -> float:
 
 
 def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
-    """What one consumer of a tile takes for it; nothing where sums are not split."""
+    """Cycles that split sums cost one consumer of a tile; zeros where sums are not split."""
     nbytes, s = partial_bytes(program), program.structure
     if not nbytes:
         return SplitCost(0, 0)

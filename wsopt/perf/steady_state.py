@@ -1,7 +1,7 @@
 """The steady state of a schedule as it runs: when its operations start once every thread goes on as soon as it can.
 
-A schedule says from when on operations may start so that an interval can be kept; those who run it do not wait for
-that. Their threads (`threads.py`) are run from an empty block on, until all that they do comes again.
+A schedule gives each operation a start at which its interval can be kept. Threads do not wait for that: each goes on
+as soon as it can. So the threads of a block (`threads.py`) are run from its beginning, until their starts repeat.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wsopt.schedule.verified import VerifiedSchedule
 
 _ITERATIONS = 96
 _LAST = 16
-"""Iterations at the end of a run that are not looked at: nobody comes after them."""
+"""Iterations at the end of a run that are left out of account: no later ones contend with them."""
 
 _LONGEST_PERIOD = 16
 _TOLERANCE = 1e-6
@@ -23,9 +23,11 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class SteadyState:
-    """The steady state as it runs, in cycles: from iteration to iteration, and the start of each operation, by the
-    text of its id, since the earliest of the same iteration. All comes again every `period` iterations, over which
-    starts are medians; `period` is 0 where that was not seen, and they are over half of the run.
+    """The steady state as it runs, in cycles.
+
+    `interval` is from one iteration to the next, on the average. `starts` are those of operations, by the text of
+    their ids, since the earliest start of the same iteration. They are medians over the `period`, the iterations
+    after which all starts repeat; where none was found it is 0, and they are medians over half of the run.
     """
 
     interval: float
@@ -34,7 +36,7 @@ class SteadyState:
 
 
 def steady_state(verified: VerifiedSchedule, iterations: int = _ITERATIONS) -> SteadyState:
-    """The steady state of a schedule as it runs, as it is after so many iterations.
+    """The steady state of a schedule as it runs, found in a simulation of so many iterations.
 
     For targets whose consumers issue their products: a thread that hands a slot back waits for what read it.
     """
@@ -44,7 +46,7 @@ def steady_state(verified: VerifiedSchedule, iterations: int = _ITERATIONS) -> S
 
 
 def steady(started: Mapping[str, list[float]], iterations: int) -> SteadyState:
-    """What the starts of all operations repeat in the second half of the first so many iterations."""
+    """The steady state in the second half of the first `iterations`, of which all operations have `started` then."""
     started = {op: times[:iterations] for op, times in started.items()}
     half = iterations // 2
     periods = range(1, min(_LONGEST_PERIOD, half // 2) + 1)
@@ -62,7 +64,7 @@ def steady(started: Mapping[str, list[float]], iterations: int) -> SteadyState:
 
 
 def _repeats(started: Mapping[str, list[float]], first: int, period: int) -> bool:
-    """Whether all operations come again after so many iterations, all of them as much later."""
+    """Whether each start, from the iteration `first` on, repeats `period` iterations later, all after equal times."""
     later = [
         after - before
         for times in started.values()

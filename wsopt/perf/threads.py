@@ -113,7 +113,7 @@ class _Thread:
 class Run:
     """A schedule as it runs: `started` has the times at which an operation, by its text, started, by iteration.
 
-    `spans` say who is held when, in the order in which that was found out.
+    `spans` are the times at which units and partitions are held, in the order in which they were simulated.
     """
 
     block: Block
@@ -136,7 +136,7 @@ class Run:
                 yield self._consumer(one.name, one.index) if consumes else self._helper(one.name)
 
     def _consumer(self, name: str, index: int) -> Thread:
-        """A consumer's passes: an operation of stage s is at work on the iteration s before."""
+        """A consumer's passes: in pass n an operation of stage s works on iteration n - s."""
         own, thread, s = self.block.consumer_steps(index), _Thread(name), self.block.program.structure
         for number in range(self.iterations + max(step.stage for step in own)):
             thread.met.clear()
@@ -189,12 +189,12 @@ class Run:
     def _held(
         self, row: str, op: TileOp, iteration: int, begin: float, end: float, *, waits: bool = False
     ) -> None:
-        """Note who is held, if for any time at all."""
+        """Note that a unit or a partition is held, if for any time at all."""
         if end > begin:
             self.spans.append(Span(row, str(op.id), iteration, begin, end, waits))
 
     def _waits(self, op: TileOp, iteration: int, thread: _Thread) -> Timed:
-        """Wait for what an operation depends on; the cycles of them that the price of its instructions has too."""
+        """Wait for what an operation depends on. Returns the cycles of it that its price has too."""
         latency, waited = self.block.machine.latency, 0.0
         for edge in self.block.into[op.id]:
             before, crosses = iteration - edge.distance, self.block.crosses(edge.source, op.id)
@@ -221,7 +221,7 @@ class Run:
             yield from self._until(back, before, thread, 0.0)
 
     def _until(self, source: OpId, iteration: int, thread: _Thread, handover: float) -> Thread:
-        """Wait for an operation's result, which is told so many cycles later."""
+        """Wait for an operation's result, which the thread hears of `handover` cycles later."""
         yield (source, iteration)
         thread.time = yield max(thread.time, self.events.happened[source, iteration] + handover)
 

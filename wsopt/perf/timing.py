@@ -74,7 +74,7 @@ class Time:
         return self.before + self._norm(max(ii, self.least)) + self.after
 
     def main(self, ii: float) -> float:
-        """Cycles of that in loops."""
+        """Those of these cycles that are spent in loops."""
         return self._norm(ii) if self.loop is None else self.loop.at(ii)
 
     def _norm(self, ii: float) -> float:
@@ -91,7 +91,7 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
         # Device memory is idle until the first bytes are there, and while the last tile is being computed. Bytes
         # alone do not reach the power limit.
         if program.structure.occupancy:
-            return _side_by_side(program, machine, waves, floors)
+            return _fixed_parts_of_several_blocks(program, machine, waves, floors)
         last = sum(op.issue for op in program.ops if op.consumer == 0)
         start, fill = machine.block_start_cycles, latency.tma_load_dram + last
         tail = latency.tma_store + end_cycles(program, machine)
@@ -118,9 +118,12 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
     )
 
 
-def _side_by_side(program: TileProgram, machine: Machine, waves: int, floors: tuple[float, float]) -> Waves:
-    """The same where an SM has several blocks of one tile each. They begin while the kernel before ends; what a block
-    does behind its reads, its last ones do with device memory idle.
+def _fixed_parts_of_several_blocks(
+    program: TileProgram, machine: Machine, waves: int, floors: tuple[float, float]
+) -> Waves:
+    """The fixed parts where an SM has several blocks of one tile each. Blocks begin while the kernel before ends, so
+    that no time passes before the first reads. At the end device memory is idle while an SM's last blocks do what
+    follows their reads.
     """
     _, *behind = (op.issue for op in program.ops)
     last = program.structure.occupancy * sum(behind)
@@ -256,10 +259,10 @@ _PATHS_KNEE = 4.0
 
 
 def together_us(program: TileProgram, sm_us: float, floors: tuple[float, ...]) -> float:
-    """Microseconds of a kernel whose SMs take so long, and its bytes on the paths that all SMs share.
+    """Microseconds of a kernel of which SMs take `sm_us` and the bytes on the paths that all SMs share the `floors`.
 
-    Bytes come early and late, so that a kernel for which two of these are alike takes longer than each. Tiles of rows
-    that are the iterations of a loop have that in it already.
+    The norm of all, as bytes come early and late: a kernel for which two of them are alike takes longer than each. Of
+    loops over tiles of rows II has that already, and the largest counts.
     """
     if program.iteration is Iteration.TILE:
         return max(sm_us, *floors)

@@ -26,11 +26,8 @@ TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Forks:
-    """Forks of this process, as many as `count` or, where that is 0, as there are cores.
-
-    With one core, or one task, all is done in this process. No process may be forked where CUDA is in use.
-    """
+class _Processes:
+    """Processes of this machine: as many at once as `count` or, where that is 0, as there are cores."""
 
     count: int = 0
 
@@ -38,6 +35,14 @@ class Forks:
     def at_once(self) -> int:
         """As `Workers.at_once`."""
         return self.count or cores()
+
+
+class Forks(_Processes):
+    """Forks of this process. With one core, or one task, all is done in this process. No process may be forked where
+    CUDA is in use.
+    """
+
+    __slots__ = ()
 
     def results(
         self,
@@ -95,18 +100,10 @@ def _hand_out(
     gathering.take(places, as_completed(places))
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreters:
-    """An interpreter of its own for each task, which no thread and no CUDA context of this process disturbs; as many
-    at once as `count` or, where that is 0, as there are cores.
-    """
+class Interpreters(_Processes):
+    """An interpreter of its own for each task, which no thread and no CUDA context of this process disturbs."""
 
-    count: int = 0
-
-    @property
-    def at_once(self) -> int:
-        """As `Workers.at_once`."""
-        return self.count or cores()
+    __slots__ = ()
 
     def results(
         self,

@@ -76,7 +76,7 @@ class Conditions:
 
     @property
     def of_loop(self) -> Conditions:
-        """Those alone that say something of what consumers do in the loop."""
+        """The conditions of these that are about what consumers do in the loop."""
         return Conditions(overlap=self.overlap)
 
     def without_one(self) -> Iterator[tuple[str, Conditions]]:

@@ -353,7 +353,7 @@ RECORDS = (
         "order.",
         How.CHOICES,
         "Two K-blocks an iteration are a choice there too.",
-        ("lowering/product_structures.py:product_structures",),
+        ("lowering/product_structures.py:_copies",),
     ),
     Record(
         Limit.EQUAL_SUBTILES,

@@ -29,7 +29,7 @@ def split_sums(verified: VerifiedSchedule) -> Iterator[str]:
 
 
 def _shares(shares: Shares, cost: SplitCost, *, values: bool) -> Iterator[str]:
-    """The same where blocks take equal shares of all K-blocks."""
+    """A sentence on what becomes of the parts of a tile where blocks take equal shares of the K-blocks."""
     if values:
         yield (
             "Each block takes an equal share of the K-blocks of all tiles, wherever tiles begin and end: of the "

@@ -113,7 +113,7 @@ def in_flight(verified: VerifiedSchedule) -> tuple[float, float]:
 
 
 def wall_sentences(verified: VerifiedSchedule) -> Iterator[str]:
-    """Which wall it is, by which figures, and what would move it; then all parts of the time."""
+    """The wall that a kernel stands at, the figures that show it, what would move it; then all parts of its time."""
     found = walls(verified)
     if found.wall is None:
         yield (

@@ -79,7 +79,9 @@ def helper_registers(structure: Structure) -> int:
 
 
 def helpers_registers(program: TileProgram, machine: Machine) -> int:
-    """The same of a program's: those that copy several pages have more, as far as nobody else can take them."""
+    """Registers a thread of the helper warps of a program. Those that copy several pages at a time have more,
+    as far as other roles leave them.
+    """
     s, least = program.structure, helper_registers(program.structure)
     copies = (op.counts for op in program.of(OpKind.TMA_LOAD) if isinstance(op.counts, Copy))
     if not any(copy.ahead and copy.apart > 1 for copy in copies):

@@ -22,7 +22,7 @@ BARRIER_BYTES = 8
 
 
 def buffer_bytes(program: TileProgram, buffers: EpilogueBuffers) -> int:
-    """Bytes of one consumer's epilogue buffers. Of a kind that no input lends there is one at least."""
+    """Bytes of one consumer's epilogue buffers. Each kind of output has one at least, unless inputs lend theirs."""
     cost = program.epilogue
     staged = cost.staged_bytes * buffers.staging if buffers.staging else cost.staged_bytes - cost.lent_bytes
     return staged + cost.input_bytes * buffers.inputs + cost.vector_bytes
@@ -52,7 +52,7 @@ def number_bytes(program: TileProgram, slots: Sequence[int]) -> int:
 
 
 def exchange_beyond_reserve(program: TileProgram) -> int:
-    """Bytes through which warps exchange what the reserve for the compiler has no room for."""
+    """Bytes of exchanges between warps beyond those that the reserve for the compiler covers."""
     return max(0, exchange_bytes(program) - RESERVED_EXCHANGE)
 
 

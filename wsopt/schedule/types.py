@@ -81,11 +81,12 @@ class Prediction:
 class EpilogueBuffers:
     """Buffers of one consumer's epilogue, and whether a `store_warp` starts the stores from them.
 
-    `staging` of each kind of output; `inputs` of each full tile that it reads, a subtile each. With fewer than
-    there are subtiles a buffer is filled again while the epilogue runs; with as many, outputs of the same kind are
-    staged in those that were read (`perf.stores`), and there may be no staging buffers of that kind. Those are in
-    shared memory; `sums` are sets of sums, of which tensor memory may hold two: one is read under the products of the
-    next. With `inputs_by_loader` the loading warp starts the copies of inputs, else the consumer that reads them.
+    Each has room for a subtile: there are `staging` of each kind of output, and `inputs` of each full tile that the
+    epilogue reads. With fewer than there are subtiles a buffer is filled again while the epilogue runs; with as
+    many, outputs of the same kind are staged in those that were read (`perf.stores`), and there may be no staging
+    buffers of that kind. Those are in shared memory; `sums` are sets of sums, of which tensor memory may hold two:
+    one is read under the products of the next. With `inputs_by_loader` the loading warp starts the copies of inputs,
+    else the consumer that reads them.
     """
 
     staging: int

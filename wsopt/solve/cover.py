@@ -104,7 +104,9 @@ def _least_worst(losses: Losses, most: int) -> tuple[float, tuple[int, ...], boo
 
 
 def _covering(losses: Losses, most: int, threshold: float) -> tuple[int, ...] | None:
-    """So many kernels with a loss of at most the threshold everywhere; empty if there are none, None if undecided."""
+    """At most `most` kernels of which one has at most the `threshold` as its loss in every cell; empty if there are
+    none, None if undecided.
+    """
     model = cp_model.CpModel()
     used = _choice(model, losses, most)
     # Cells that the same kernels may serve ask for one thing.
@@ -118,7 +120,7 @@ def _covering(losses: Losses, most: int, threshold: float) -> tuple[int, ...] | 
 
 
 def _choice(model: cp_model.CpModel, losses: Losses, most: int) -> list[cp_model.IntVar]:
-    """Which kernels there are: at most so many, all of one kind."""
+    """A variable for each kernel, whether it is one of those chosen: at most `most`, all of one kind."""
     used = [model.new_bool_var(f"used_{k}") for k in losses.kernels]
     model.add(sum(used) <= most)
     kinds = list(dict.fromkeys(losses.kinds))

@@ -100,8 +100,8 @@ TOUCHES: Mapping[Limit, Touches] = {
 
 
 def touching(program: TileProgram, machine: Machine, margin: int, reason: str) -> Lifted:
-    """Limits that leave schedules of this program out: those that speak of it, or that ruled it out alone;
-    `reason` is what rules it out, empty if nothing does.
+    """Limits that leave out schedules of this program. `reason` says what rules the program out, empty if nothing
+    does; where something does, the limit without which nothing would.
     """
     if not reason:
         return frozenset(limit for limit, touches in TOUCHES.items() if touches(program, machine))

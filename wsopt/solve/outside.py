@@ -38,9 +38,9 @@ def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, in
 
 
 def _absent(program: TileProgram, machine: Machine) -> list[Absent]:
-    """Choices that this graph could be given: its streamed axis is longer than a K-block, its products are several or
-    have something behind them, tiles share what they copy, and no pairs of blocks do either; and blocks have several
-    tiles each, which they do not take when they are free.
+    """Choices that no structure has and that this graph could be given: to split a streamed axis longer than one
+    K-block, to have a kernel for each of several products or for what follows one, to share copies in a cluster, and
+    to give the next tile to the block that is free first.
     """
     loop = program.iteration is Iteration.K_BLOCKS
     behind = any(not _rounds(item) for item in program.after.items)

@@ -119,7 +119,7 @@ class Search:
             return sorted(self._bounded(), key=_preference)
 
     def _bounded(self) -> Iterator[Candidate]:
-        """The same in the structures' own order."""
+        """All structures that no budget rules out, with their bounds, in the order in which they are enumerated."""
         every = list(filter(self.conditions.admit, structures(self.region, self.machine)))
         for structure in every:
             self.bounding(self.considered, len(every))

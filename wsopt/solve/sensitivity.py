@@ -30,7 +30,7 @@ MORE = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A card with more of one budget: what it is called, what there is of it now, and then."""
+    """A card with more of one budget: the budget's name, its size on the card as it is, and the larger one."""
 
     name: str
     now: str

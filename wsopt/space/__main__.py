@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from wsopt import __version__
-from wsopt.errors import WsoptError
+from wsopt.exit_status import with_exit_status
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph
 from wsopt.machine.load import load_machine
@@ -39,6 +39,7 @@ def _gain(found: Without) -> Gain:
     return Gain(found.limit, found.structures, found.best_us, found.least_us, found.decided, told, found.ii)
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line: 0, or the exit status of what is wrong with an input."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.space", description=__doc__)
@@ -50,11 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--date", default=datetime.now(UTC).date().isoformat())
     chosen = parser.parse_args(arguments)
-    try:
-        found = figures(chosen.graphs, load_machine(chosen.machine), chosen.work, chosen.date)
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    found = figures(chosen.graphs, load_machine(chosen.machine), chosen.work, chosen.date)
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
     chosen.json.write_text(json.dumps(to_json(found), indent=1) + "\n", encoding="utf-8")
     return 0

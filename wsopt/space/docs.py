@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from wsopt.errors import WsoptError
+from wsopt.exit_status import with_exit_status
 from wsopt.program.limits import RECORDS, Record
 from wsopt.report.layout import counted, joined
 from wsopt.space.figures import Figures, Gain, Row, load_figures, mean_ratio
@@ -147,18 +147,15 @@ def _open(found: Sequence[tuple[Row, Gain]]) -> Iterator[str]:
         yield from _paragraph(f"Not decided: {joined(left)}.")
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line: 0, or the exit status of what is wrong with an input."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.space.docs", description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     chosen = parser.parse_args(arguments)
-    try:
-        name = chosen.file.relative_to(chosen.output.parent).as_posix()
-        text = page(name, load_figures(chosen.file))
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    name = chosen.file.relative_to(chosen.output.parent).as_posix()
+    text = page(name, load_figures(chosen.file))
     chosen.output.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
     return 0
 

@@ -164,7 +164,7 @@ def _between(
 
 
 def _parts(tiles: Sequence[TileReadings], partition: Partition) -> Iterator[tuple[str, Cycles]]:
-    """What lies between each event of a tile and the next one that it has."""
+    """Each event of a tile, with the cycles from it to the next event."""
     found: dict[str, list[int]] = {}
     for tile in tiles:
         events = [event for event in partition.tile if event in tile.events]

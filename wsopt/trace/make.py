@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wsopt.codegen.aot import compile_kernel
-from wsopt.emit.plan import plan_of
+from wsopt.emit.plan_of import plan_of
 from wsopt.emit.records import RoleRecords, layout, outputs
 from wsopt.emit.source import emit, expectation
 from wsopt.emit.stamps import Event, Point, Trace

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from wsopt.errors import CheckError, RequirementError, WsoptError
+from wsopt.errors import CheckError, RequirementError
+from wsopt.exit_status import with_exit_status
 from wsopt.runtime import guard
 from wsopt.runtime.json_file import read_json
 from wsopt.trace.document import document
@@ -102,6 +103,7 @@ def _read(path: Path) -> _Log:
     return found
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line: 0, or the exit status of what went wrong."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.trace.measure", description=__doc__)
@@ -111,11 +113,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.add_argument("--" + one.name.replace("_", "-"), type=kind, default=one.default)
     chosen = vars(parser.parse_args(arguments))
     folder = chosen.pop("folder")
-    try:
-        print(text(measure_trace(folder, TraceOptions(**chosen))), end="")
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    print(text(measure_trace(folder, TraceOptions(**chosen))), end="")
     return 0
 
 

@@ -13,7 +13,7 @@ from wsopt.tune.races import Race
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many times as fast as the first choice, and the distance of the quartiles of that."""
+    """Speed relative to the first choice (2 is twice as fast), and the interquartile range of that."""
 
     ratio: float
     spread: float

@@ -18,7 +18,8 @@ from pathlib import Path
 from wsopt.bench.bench import WORKER, bench_folders
 from wsopt.bench.bench_options import BenchOptions
 from wsopt.bench.rows import BaselineRow, Document, Row
-from wsopt.errors import CheckError, WsoptError
+from wsopt.errors import CheckError
+from wsopt.exit_status import with_exit_status
 from wsopt.tune.candidates import Candidate, Candidates, load_candidates
 from wsopt.tune.races import Race, key, load_races, write_races
 
@@ -145,6 +146,7 @@ def described(race: Race) -> str:
 # --- the command ----------------------------------------------------------------------------------------
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line; 0 if every candidate that was tried has a result, else the error's exit status."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.tune.measure", description=__doc__)
@@ -152,11 +154,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-o", "--output", type=Path, required=True, help="the file of results; added to")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no candidate after these")
     chosen = parser.parse_args(arguments)
-    try:
-        _command(chosen.folder, chosen.output, chosen.seconds)
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    _command(chosen.folder, chosen.output, chosen.seconds)
     return 0
 
 

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from wsopt.errors import InputError, Problem, WsoptError
+from wsopt.errors import InputError, Problem
+from wsopt.exit_status import with_exit_status
 from wsopt.machine.load import load_machine
 from wsopt.schedule.types import PartitionRole
 from wsopt.targets import Operands
@@ -178,6 +179,7 @@ def write_cards(path: Path, found: Problems) -> None:
     write_json(path, {"format": FORMAT, "cards": list(map(asdict, found.cards)), "rows": rows})
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line: 0, or the exit status of what is wrong with an input."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.validate.cards", description=__doc__)
@@ -185,11 +187,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("second", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     chosen = parser.parse_args(arguments)
-    try:
-        write_cards(chosen.output, compared(chosen.first, chosen.second))
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    write_cards(chosen.output, compared(chosen.first, chosen.second))
     return 0
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from wsopt.errors import WsoptError
+from wsopt.exit_status import with_exit_status
 from wsopt.report.layout import counted
 from wsopt.schedule.types import PartitionRole
 from wsopt.targets import Operands
@@ -202,6 +202,7 @@ def _tiles(first: Side, second: Side, cards: tuple[Card, Card]) -> Iterator[str]
             yield f"{now} multiply-adds a byte of 16-bit operands instead of {before}"
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line: 0, or the exit status of what is wrong with an input."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.validate.cards_docs", description=__doc__)
@@ -209,14 +210,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("cards", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     chosen = parser.parse_args(arguments)
-    try:
-        links = (one.relative_to(chosen.output.parent).as_posix() for one in (chosen.published, chosen.cards))
-        first, second = links
-        figures = load_published(chosen.published)
-        write_text(chosen.output, page((first, figures), (second, load_cards(chosen.cards))))
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    links = (one.relative_to(chosen.output.parent).as_posix() for one in (chosen.published, chosen.cards))
+    first, second = links
+    figures = load_published(chosen.published)
+    write_text(chosen.output, page((first, figures), (second, load_cards(chosen.cards))))
     return 0
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from wsopt.errors import WsoptError
+from wsopt.exit_status import with_exit_status
 from wsopt.validate.files import write_text
 from wsopt.validate.report import HEADS, graph_cells, point_lines, suspects, worst
 from wsopt.validate.validation import Validation, load_validation
@@ -87,21 +87,17 @@ def _published(found: Validation) -> list[str]:
     return [head, "", *lines, ""] if lines else []
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line: 0, or the exit status of what is wrong with an input."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.validate.docs", description=__doc__)
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("-o", "--output", type=Path, required=True)
     chosen = parser.parse_args(arguments)
-    try:
-        found = [
-            (path.relative_to(chosen.output.parent).as_posix(), load_validation(path))
-            for path in chosen.files
-        ]
-        write_text(chosen.output, page(found))
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    found = [
+        (path.relative_to(chosen.output.parent).as_posix(), load_validation(path)) for path in chosen.files
+    ]
+    write_text(chosen.output, page(found))
     return 0
 
 

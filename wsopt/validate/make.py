@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from wsopt.validate.files import (
     candidate_set_to_json,
     write_json,
 )
-from wsopt.validate.select import Entry, choose, held_to, pool, wishes
+from wsopt.validate.select import Entry, Wish, choose, held_to, pool, wishes
 
 SEEDS = 4
 """Interleavings that a candidate is executed under; its numbers are checked on the GPU once more."""
@@ -94,34 +94,50 @@ def _of_graph(
     """The candidates of one graph: the first choice, then what fills the other places."""
     folder.mkdir()
     first = _first_choice(graph, machine, folder / "00", progress)
-    region = find_region(graph)
-    left = list(pool(region, machine, DEFAULT_MARGIN))
-    considered = len(left)
-    taken = [entry for entry in left if entry.structure == first.structure and entry.free]
-    left = [entry for entry in left if entry not in taken]
-    candidates, refused = [candidate("00", FIRST, first, 0)], list[tuple[str, str]]()
-    dropped: list[Entry] = []
+    every = list(pool(find_region(graph), machine, DEFAULT_MARGIN))
+    taken = [entry for entry in every if entry.structure == first.structure and entry.free]
+    selection = _Selection(graph, machine, [entry for entry in every if entry not in taken], taken)
+    candidates = [candidate("00", FIRST, first, 0)]
     computes = taken[0].program.computes_with_products
     for done, wish in enumerate(wishes(count - 1, taken[0].bound_us, computes=computes)):
         progress(f"{graph.name}: candidate", done + 1, count)
-        for _ in range(_TRIES):
-            entry = choose(left, [*taken, *dropped], wish)
-            if entry is None:
-                break
-            left.remove(entry)
-            made = _make(graph, entry, machine)
-            if isinstance(made, str):
-                dropped.append(entry)
-                refused.append((entry.describe, made))
-                left = [one for one in left if entry.overlap is Overlap.ANY or one.loop != entry.loop]
-                continue
-            taken.append(entry)
+        if (found := selection.take(wish)) is not None:
+            entry, made = found
             name = f"{len(candidates):02}"
             _write(folder / name, graph, made.source)
             candidates.append(candidate(name, wish.why, made.verified.schedule, entry.slots, entry.overlap))
-            break
-    document = graph_to_json(graph)
-    return GraphCandidates(graph.name, document, considered, tuple(refused), tuple(candidates))
+    refused = tuple(selection.refused)
+    return GraphCandidates(graph.name, graph_to_json(graph), len(every), refused, tuple(candidates))
+
+
+@dataclass(slots=True)
+class _Selection:
+    """Structures of a graph: those `left` to be measured, those `taken`, and those without a kernel, which are
+    `dropped`, and `refused` with the reason.
+    """
+
+    graph: Graph
+    machine: Machine
+    left: list[Entry]
+    taken: list[Entry]
+    dropped: list[Entry] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+    def take(self, wish: Wish) -> tuple[Entry, Kernel] | None:
+        """The structure that fits a wish best, with its kernel; None where none is left, or several had none."""
+        for _ in range(_TRIES):
+            entry = choose(self.left, [*self.taken, *self.dropped], wish)
+            if entry is None:
+                return None
+            self.left.remove(entry)
+            made = _make(self.graph, entry, self.machine)
+            if isinstance(made, Kernel):
+                self.taken.append(entry)
+                return entry, made
+            self.dropped.append(entry)
+            self.refused.append((entry.describe, made))
+            self.left = [one for one in self.left if entry.overlap is Overlap.ANY or one.loop != entry.loop]
+        return None
 
 
 def _first_choice(graph: Graph, machine: Machine, folder: Path, progress: Progress) -> Schedule:

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from wsopt.bench.bench_options import BenchOptions
-from wsopt.errors import CheckError, WsoptError
+from wsopt.errors import CheckError
+from wsopt.exit_status import with_exit_status
 from wsopt.runtime import guard
 from wsopt.validate.files import (
     Measured,
@@ -224,19 +225,16 @@ def _read(path: Path) -> _Log:
     return found
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line: 0, or the exit status of what went wrong."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.validate.measure", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--json", type=Path, required=True, help="the file to write")
     chosen = parser.parse_args(arguments)
-    try:
-        measured = measure_candidates(
-            chosen.folder, progress=_show, keep=lambda found: write_json(chosen.json, measured_to_json(found))
-        )
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    measured = measure_candidates(
+        chosen.folder, progress=_show, keep=lambda found: write_json(chosen.json, measured_to_json(found))
+    )
     counts = {
         status: sum(row.status == status for row in measured.rows)
         for status in ("ok", "wrong", "hang", "error")

@@ -104,5 +104,5 @@ def ended_for_memory(status: int | None, output: str) -> str:
 
 
 def tells_of_memory(message: str) -> bool:
-    """Whether a row's message says that memory was wanting."""
+    """Whether a row's message says that there was too little memory."""
     return any(words in message for words in (GPU, HOST, KILLED, *_GPU_WORDS, *_HOST_WORDS))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wsopt.errors import WsoptError
+from wsopt.exit_status import with_exit_status
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.types import Graph
@@ -134,18 +134,15 @@ def write_published(path: Path, figures: Figures) -> None:
     write_json(path, head | {"entries": entries})
 
 
+@with_exit_status
 def main(arguments: Sequence[str]) -> int:
     """The command line: 0, or the exit status of what is wrong with an input."""
     parser = argparse.ArgumentParser(prog="python -m wsopt.validate.published", description=__doc__)
     parser.add_argument("file", type=Path)
     chosen = parser.parse_args(arguments)
-    try:
-        figures = load_published(chosen.file)
-        entries = tuple(replace(one, predicted=predict(one)) for one in figures.entries)
-        write_published(chosen.file, replace(figures, entries=entries))
-    except WsoptError as error:
-        print(error, file=sys.stderr)
-        return error.exit_status
+    figures = load_published(chosen.file)
+    entries = tuple(replace(one, predicted=predict(one)) for one in figures.entries)
+    write_published(chosen.file, replace(figures, entries=entries))
     return 0
 
 

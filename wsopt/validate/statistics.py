@@ -24,7 +24,7 @@ def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def tau_apart(predicted: Sequence[float], measured: Sequence[float], least: float) -> float:
-    """The pairs that a prediction orders as they were measured, less those that it orders the other way, over all.
+    """Kendall's tau: pairs that are predicted in the measured order, less pairs in the other one, over all pairs.
 
     Of pairs whose measured times differ by more than the share `least` of the shorter; nan if there is none. Times
     that are nearer are equal to whoever chooses between them, and their order changes from run to run.
