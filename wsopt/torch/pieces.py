@@ -145,7 +145,7 @@ def piece_of(
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
     dense = frozenset(lowered.copied) if copies else frozenset[str]()
-    piece = _renamed(lowered, without_roundings(nodes, names), outputs, covered, dense)
+    piece = _renamed(wiring, without_roundings(nodes, names), outputs, covered, dense)
     calls = () if copies else (wiring.calls[name] for name in covered)
     copied = copied_bytes(lowered, calls)
     piece = replace(piece, packs=packs, attention=_attention(wiring, nodes), copied_bytes=copied)
@@ -166,7 +166,7 @@ def _attention(wiring: Wiring, nodes: Iterable[Node]) -> Attention:
 
 def _ranging(piece: Piece, symbols: Symbols) -> Piece:
     """The piece with its graph in a dimension that has a range, if extents of it change. Raises as `changing`."""
-    found = changing(piece.graph, symbols)
+    found = changing(piece.graph, symbols) if symbols.known else None
     if found is None:
         return piece
     ranging, graph = found
@@ -228,11 +228,12 @@ def memory_order(symbols: Symbols, node: fx.Node) -> tuple[int, ...] | None:
 
 
 def _renamed(
-    lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: frozenset[str], dense: frozenset[str]
+    wiring: Wiring, nodes: list[Node], outputs: list[Node], covered: frozenset[str], dense: frozenset[str]
 ) -> Piece:
     """The piece with names that say nothing of where it stands; views of what it reads are its inputs, dense ones
     where they are of these tensors.
     """
+    lowered = wiring.lowered
     short: dict[str, str] = {}
     inputs: list[Input] = []
     bound: list[Bound] = []
@@ -246,7 +247,7 @@ def _renamed(
         key = (lowered.owners[tensor].name, shape)
         if key not in known:
             known[key] = f"i{len(inputs)}"
-            one = _input(lowered, known[key], tensor, shape)
+            one = _input(wiring, known[key], tensor, shape)
             inputs.append(replace(one, strides=None) if tensor in dense else one)
             bound.append(Bound(lowered.owners[tensor], shape, repeating(lowered, tensor)))
         short[alias] = known[key]
@@ -297,7 +298,15 @@ def repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:
     return None if value is None or isinstance(value, tuple) or value.whole else value.dims
 
 
-def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:
+def _input(wiring: Wiring, name: str, tensor: str, shape: Shape) -> Input:
+    """An input by a name, as it lies; how it does is found once."""
+    if (tensor, shape) not in wiring.inputs:
+        wiring.inputs[tensor, shape] = _lying(wiring.lowered, tensor, shape)
+    found = wiring.inputs[tensor, shape]
+    return Input(name, found.type, found.constant, found.strides)
+
+
+def _lying(lowered: Lowered, tensor: str, shape: Shape) -> Input:
     """An input as it lies in memory according to FX; dense where it cannot be seen in its shape as it lies."""
     owner = lowered.owners[tensor]
     found = TensorType(shape, lowered.writer.types[tensor].dtype)
@@ -310,7 +319,7 @@ def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:
     )
     # What TMA cannot copy as it lies would be padded, and a CUDA graph would not see a change of the copy.
     fixed = owner.name in lowered.constants and _can_be_copied(found, row_major_strides(shape))
-    return Input(name, found, fixed, None if dense else strides)
+    return Input(owner.name, found, fixed, None if dense else strides)
 
 
 def _can_be_copied(tensor: TensorType, strides: Shape) -> bool:
