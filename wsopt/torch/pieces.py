@@ -13,7 +13,7 @@ from torch import fx
 
 from wsopt.frontend.kinds import is_matmul, reduces_rows
 from wsopt.graph.symbolic import AnyGraph, any_canonical_bytes
-from wsopt.graph.types import Graph, Input, Node, TensorType, row_major_strides
+from wsopt.graph.types import DType, Graph, Input, Node, TensorType, row_major_strides
 from wsopt.partition.constants import Folded, folded
 from wsopt.torch.changing import Changing, changing
 from wsopt.torch.lower import Lowered
@@ -45,9 +45,10 @@ class Piece:
     """A kernel's graph, whose names are those of every piece alike, with the FX nodes of its inputs and outputs, and
     all FX nodes that it computes. Of the inputs `fixed` have contents that are there before a call; if it `packs`,
     what products read of them alone is made once, and `kernel` is the graph of what is left. Where an output has the
-    dimensions of its FX node in another order, as that node lies in memory, `orders` has the order. Where extents
-    change from call to call, `changing` is the graph in a dimension that has a range. `attention` is how FX has
-    one that the piece holds, `copied_bytes` what copies move that FX makes for it of elements that it reads once.
+    dimensions of its FX node in another order, as that node lies in memory, `orders` has the order; truth values are
+    i8 there. Where extents change from call to call, `changing` is the graph in a dimension that has a range.
+    `attention` is how FX has one that the piece holds, `copied_bytes` what copies move that FX makes for it of
+    elements that it reads once.
     """
 
     graph: Graph
@@ -277,10 +278,19 @@ def _renamed(
         # The kernel before it may be none of this graph, and write what is constant within the graph. A kernel that
         # reads what the graph computes comes after one that has waited for all before the graph.
         inputs = [Input(one.name, one.type, False, one.strides) for one in inputs]
-    names = tuple(short[node.name] for node in outputs)
+    names = tuple(_stored(kept, short[node.name], node.type) for node in outputs)
     graph = Graph("piece", "", tuple(inputs), tuple(kept), names)
     owners = tuple(lowered.owners[node.name] for node in outputs)
     return Piece(graph, tuple(bound), owners, covered, (None,) * len(owners), fixed)
+
+
+def _stored(nodes: list[Node], name: str, type_: TensorType) -> str:
+    """An output as a kernel stores it: truth values as bytes that are 1 where they hold, by one node more."""
+    if type_.dtype is not DType.BOOL:
+        return name
+    found = TensorType(type_.shape, DType.I8)
+    nodes.append(Node(f"n{len(nodes)}", "cast", (name,), (("dtype", DType.I8),), found))
+    return nodes[-1].name
 
 
 def is_made_here(node: fx.Node) -> bool:
