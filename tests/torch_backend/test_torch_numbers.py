@@ -108,8 +108,9 @@ def of_rows(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def turned(x: Tensor) -> tuple[Tensor, ...]:
-    """Which lies with its dimensions in another order."""
-    return ((x @ W).t() > 0.25,)
+    """Which lie with their dimensions in another order."""
+    heads = x.reshape(-1, 4, 16).transpose(0, 1) @ W[:16].expand(4, 16, 64)
+    return ((heads > 0.25).transpose(0, 1).contiguous(),)
 
 
 def not_a_number(x: Tensor) -> tuple[Tensor, ...]:
