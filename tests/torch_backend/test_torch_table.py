@@ -97,6 +97,8 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten._to_copy.default, (X,), {"dtype": torch.float16}),
     (aten.clone.default, (X,), {"memory_format": torch.contiguous_format}),
     (aten.clone.default, (X[:, :1].expand(4, 6),), {}),
+    *((aten.copy.default, (x, y), {}) for x, y in ((X, Y), (LEFT, Y), (X, LEFT), (X, ROW), (COINS, OTHERS))),
+    (aten.copy.default, (normal(3, 4, 6), normal(4, 1)), {}),
     *((getattr(aten, name).default, (X,), {}) for name in ("alias", "detach", "lift_fresh_copy")),
     *((getattr(aten, name).default, (X, [2, 2, 6]), {}) for name in ("view", "reshape", "_unsafe_view")),
     (aten.squeeze.dim, (normal(4, 1, 6), 1), {}),
@@ -362,6 +364,7 @@ def test_every_entry_has_a_case() -> None:
 @pytest.mark.parametrize(
     ("target", "args", "kwargs", "reason"),
     [
+        (aten.copy.default, (X.int(), X), {}, "a result of i32 from f32"),
         (aten.cumprod.default, (X, 1), {}, "no entry for aten.cumprod"),
         (aten.cumsum.default, (X.int(), 1), {"dtype": torch.int32}, "cumsum in torch.int32"),
         (aten.cumsum.default, (X.int(), 1), {}, "cumsum of i32"),
