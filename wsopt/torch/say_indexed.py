@@ -139,7 +139,12 @@ def _like(w: Writer, source: Value, x: Value) -> Value:
 
 
 def _replaced(w: Writer, x: Value, source: Value, dim: int, places: range) -> Value:
-    """A tensor with other elements at neighbouring places: what is before, them, and what is behind."""
+    """A tensor with other elements at neighbouring places: what is before, them, and what is behind. In a tensor of
+    zeros, as in the gradient of a part, these are zeros around them.
+    """
+    if not isinstance(x.tensor, str) and not isinstance(x.tensor, bool) and x.tensor == 0:
+        ends = [(0, 0)] * (len(x.dims) - 1 - dim) + [(places.start, x.shape[dim] - places[-1] - 1)]
+        return w.pad(source, ends) if any(map(any, ends)) else source
     before = [w.slice(x, dim, 0, places.start)] if places.start else []
     behind = [w.slice(x, dim, places[-1] + 1, x.shape[dim])] if places[-1] + 1 < x.shape[dim] else []
     parts = [*before, source, *behind]
