@@ -123,7 +123,7 @@ def test_a_buffer_that_is_written_is_not_constant() -> None:
             self.weight = nn.Parameter(torch.randn(64, 128).to(B))
 
         def forward(self, x: Tensor) -> Tensor:
-            x = torch.cumsum(x, 0)
+            x = torch.cumprod(x, 0)
             found = x @ self.seen.T + x @ self.weight.T
             self.seen.add_(1)
             return found
@@ -132,7 +132,7 @@ def test_a_buffer_that_is_written_is_not_constant() -> None:
     with torch.no_grad(), watching() as seen:
         fast = compiled(model)
         before = model.seen.clone()
-        summed = torch.cumsum(x, 0)
+        summed = torch.cumprod(x, 0)
         same(fast(x), summed @ before.T + summed @ model.weight.T)
         same(model.seen, before + 1)
         same(fast(x), summed @ (before + 1).T + summed @ model.weight.T)
@@ -320,14 +320,15 @@ def test_inductor_compiles_both_graphs_of_training() -> None:
     with watching() as seen:
         fast = with_pieces(model, rest="inductor")
         fast(x).sum().backward()
-    assert [pieces([one]) for one in seen] == [["matmul relu"], ["matmul"]]
+    assert [pieces([one]) for one in seen] == [["matmul relu less_equal"], ["matmul"]]
+    assert [node.meta["val"].dtype for node in seen[0].taken[0].outputs].count(torch.bool) == 1
     same(weight.grad, wanted)
 
 
 def test_other_dtypes_and_unknown_operations_stay_beside_pieces() -> None:
     def model(x: Tensor) -> Tensor:
         order = torch.argsort(x[:, 0].double())
-        return torch.cumsum(torch.relu(x @ W.T), -1)[order]
+        return torch.cumprod(torch.relu(x @ W.T), -1)[order]
 
     check(model, torch.randn(32, 128, dtype=B), expected=["matmul relu"])
 
@@ -383,12 +384,12 @@ def test_without_a_gpu_kernels_are_refused() -> None:
 
 def test_the_report_tells_what_was_taken_and_what_not() -> None:
     def model(x: Tensor, y: Tensor) -> Tensor:
-        return torch.cumsum(torch.relu(x @ W.T), -1).float() @ y
+        return torch.cumprod(torch.relu(x @ W.T), -1).float() @ y
 
     report = explain(model, torch.randn(32, 128, dtype=B), torch.randn(64, 8), options=OPTIONS)
     text = str(report)
     assert "1 x matmul relu -> bf16[32, 64]" in text
-    assert "no entry for aten.cumsum.default" in text
+    assert "no entry for aten.cumprod.default" in text
     assert "a product of f32 in ieee precision is six of bf16" in text
     first, second = 2 * 32 * 64 * 128, 2 * 32 * 8 * 64
     assert (report.flops_taken, report.flops) == (first, first + second)
@@ -412,7 +413,7 @@ def test_pieces_that_are_alike_are_one_operator() -> None:
         *(nn.Sequential(nn.Linear(128, 128), nn.GELU(), nn.LayerNorm(128)) for _ in range(3))
     ).to(B)
     with torch.no_grad(), watching() as seen:
-        compiled(lambda x: layers(torch.cumsum(x, 0)))(torch.randn(32, 128, dtype=B))
+        compiled(lambda x: layers(torch.cumprod(x, 0)))(torch.randn(32, 128, dtype=B))
     # A piece reads what another one computes, not what that took the place of.
     left = {node.name for node in seen[0].lowered.graph.nodes}
     assert not any(piece.covered & left for piece in seen[0].taken)
@@ -445,7 +446,7 @@ def test_inductor_gets_its_settings() -> None:
     seen = []
 
     def model(x: Tensor) -> Tensor:
-        return torch.cumsum(torch.relu(x @ W.T), -1)
+        return torch.cumprod(torch.relu(x @ W.T), -1)
 
     def watched(module: Any, inputs: Any) -> Any:
         options = {**OPTIONS, "rest": "inductor", "inductor": {"max_autotune": True}}
@@ -466,8 +467,8 @@ def test_inductor_compiles_what_is_around_pieces() -> None:
     from torch._inductor.utils import run_and_get_code
 
     def model(x: Tensor) -> tuple[Tensor, Tensor]:
-        summed = x + torch.cumsum(x, -1) @ (W.T @ W)
-        return torch.cumsum(nn.functional.rms_norm(summed, (128,)), -1), summed
+        summed = x + torch.cumprod(x, -1) @ (W.T @ W)
+        return torch.cumprod(nn.functional.rms_norm(summed, (128,)), -1), summed
 
     x = torch.randn(32, 128, dtype=B)
     for _ in range(2):  # the second time from Inductor's cache
@@ -570,7 +571,7 @@ def test_parts_of_one_product_are_read_where_they_lie() -> None:
 
 def test_the_report_tells_the_share_of_bytes() -> None:
     def model(x: Tensor) -> Tensor:
-        return torch.cumsum(torch.relu(x @ W.T), -1)
+        return torch.cumprod(torch.relu(x @ W.T), -1)
 
     report = explain(model, torch.randn(32, 128, dtype=B), options=OPTIONS)
     product = 2 * (32 * 128 + 64 * 128 + 32 * 64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 
 import pytest
 
@@ -112,3 +113,22 @@ def test_what_is_kept_for_a_backward_pass_is_written_beside(kept: str, pieces: l
         f"x =; p = x; g = p; h = {'p' if 'h' in kept else 'x'}; end = {kept}; q = g", left="x q h end"
     )
     assert cut(found, ["p", "p g"], "p")[0] == pieces
+
+
+def drawn(random: Random) -> tuple[Flow, list[str], str]:
+    """A flow of nodes that read one or two earlier ones, kernels of some sets, and which nodes are products."""
+    names = [f"n{number}" for number in range(9)]
+    lines = ["x ="] + [
+        f"{name} = {' '.join(random.sample(['x', *names[:at]], random.randint(1, min(2, at + 1))))}"
+        for at, name in enumerate(names)
+    ]
+    kernels = [" ".join(random.sample(names, random.randint(1, 5))) for _ in range(60)] + names
+    return flow("; ".join(lines), left="x"), kernels, " ".join(random.sample(names, 3))
+
+
+def test_nothing_is_missed_where_no_product_feeds_a_part_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not tried, because no product or reduction could be won, would have been given up."""
+    cuts = [cut(*drawn(Random(seed))) for seed in range(400)]
+    monkeypatch.setattr(Greedy, "_fed_alone", lambda self, nodes, barred: self._work)
+    assert [cut(*drawn(Random(seed))) for seed in range(400)] == cuts
+    assert sum(len(piece.split()) > 1 for pieces, _ in cuts for piece in pieces) > 100

@@ -18,7 +18,7 @@ from wsopt.torch import compiler, cutting  # noqa: E402
 from wsopt.torch.cutting import Way, cut  # noqa: E402
 from wsopt.torch.forms import Form, Forms  # noqa: E402
 from wsopt.torch.later import copied  # noqa: E402
-from wsopt.torch.pieces import Piece  # noqa: E402
+from wsopt.torch.pieces import Piece, piece_of  # noqa: E402
 from wsopt.torch.values import Untaken  # noqa: E402
 
 B = torch.bfloat16
@@ -115,6 +115,11 @@ def told(piece: Piece | Untaken) -> Any:
     return piece.graph, inputs, piece.orders, piece.fixed, len(piece.outputs)
 
 
+def bytes_told(piece: Piece) -> Any:
+    """What is the same of all ways to say groups, by which a cut weighs them."""
+    return piece.bytes_in, [nbytes for _, nbytes in piece.bytes_by_output], piece.is_statistic
+
+
 def asked(way: Way, groups: frozenset[str]) -> Piece | Untaken:
     """What is said of groups if nothing is known of others."""
     try:
@@ -143,9 +148,11 @@ def ways_of_model(name: str) -> list[Way]:
 def test_sets_that_are_alike_are_the_same_piece(name: str) -> None:
     for way in ways_of_model(name):
         for groups, form in way.forms.known.items():
-            found = asked(way, groups)
-            assert told(found) == told(way.known[form.number]), sorted(groups)
-            if isinstance(found, Piece):
+            found, known = asked(way, groups), way.known[form.number]
+            assert isinstance(found, Untaken) == isinstance(known, Untaken), sorted(groups)
+            if isinstance(found, Piece) and isinstance(known, Piece):
+                assert told(found) == told(way.alike(groups)), sorted(groups)
+                assert bytes_told(found) == bytes_told(known)
                 assert tuple(node.name for node in found.outputs) == form.outputs
 
 
@@ -173,3 +180,21 @@ def test_more_layers_ask_hardly_more() -> None:
     (two,), (eight,) = ways_of(layers(2)), ways_of(layers(8))
     assert len(eight.forms.known) > 3 * len(two.forms.known)
     assert len(eight.known) <= len(two.known) + 16
+
+
+def test_other_ways_to_say_groups_are_made_where_the_first_has_no_kernel() -> None:
+    (way,) = ways_of(layers(2))
+    fresh = Way(way.lowered, way.wiring, way.oracle)
+    made: list[tuple[Any, dict[str, Any]]] = []
+
+    def noted(wiring: Any, nodes: Any, **how: Any) -> Piece:
+        made.append((nodes, how))
+        return piece_of(wiring, nodes, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "piece_of", noted)
+        cut(fresh, {})
+    others = [nodes for nodes, how in made if how != {"laid": True, "packs": False}]
+    assert 0 < len(others) < len(made) / 4
+    assert all(way.oracle.refusal(piece_of(way.wiring, nodes, laid=True)) for nodes in others)
+    assert len(fresh._alike) < len(fresh.known)  # of the others nothing but bytes was wanted

@@ -12,7 +12,9 @@ pytestmark = pytest.mark.torch
 from torch import Tensor  # noqa: E402
 from torch_pieces import with_pieces  # noqa: E402
 
+from wsopt.machine.load import load_machine  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
+from wsopt.torch.cutting import Oracle  # noqa: E402
 
 B = torch.bfloat16
 W = (torch.randn(64, 64, generator=torch.Generator().manual_seed(0)) / 8).to(B)
@@ -87,3 +89,62 @@ def test_integers_that_stay_small_are_said() -> None:
     (one,) = seen
     (piece,) = one.taken
     assert [node.op for node in piece.graph.nodes].count("iota") >= 1
+
+
+def positive(x: Tensor) -> tuple[Tensor, ...]:
+    y = x @ W
+    return (y > 0,)
+
+
+def kept_beside(x: Tensor) -> tuple[Tensor, ...]:
+    """As what a backward pass wants of a forward pass."""
+    y = x @ W
+    positive = y > 0
+    return torch.where(positive, y, y * 0.1), positive
+
+
+def of_rows(x: Tensor) -> tuple[Tensor, ...]:
+    return (x == x.amax(-1, keepdim=True),)
+
+
+def turned(x: Tensor) -> tuple[Tensor, ...]:
+    """Which lie with their dimensions in another order."""
+    heads = x.reshape(-1, 4, 16).transpose(0, 1) @ W[:16].expand(4, 16, 64)
+    return ((heads > 0.25).transpose(0, 1).contiguous(),)
+
+
+def not_a_number(x: Tensor) -> tuple[Tensor, ...]:
+    y = (x / 0) @ W
+    return y != y, y > 1
+
+
+TRUTHS = (positive, kept_beside, of_rows, turned, not_a_number)
+
+
+@pytest.mark.parametrize("rows", [16, 37, 1])
+@pytest.mark.parametrize("model", TRUTHS, ids=[one.__name__ for one in TRUTHS])
+def test_truth_values_leave_a_piece(model: Callable[[Tensor], tuple[Tensor, ...]], rows: int) -> None:
+    torch._dynamo.reset()
+    x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(1)).to(B)
+    with torch.no_grad(), watching() as seen:
+        found = with_pieces(model)(x)
+        want = model(x)
+    ((piece,),) = (one.taken for one in seen)
+    assert torch.bool in {node.meta["val"].dtype for node in piece.outputs}
+    assert not Oracle(load_machine("h200")).refusal(piece)
+    for got, right in zip(found, want, strict=True):
+        assert got.dtype is right.dtype
+        assert got.stride() == right.stride()
+        assert torch.allclose(got.float(), right.float(), rtol=1e-2, atol=1e-3, equal_nan=True)
+        assert right.dtype is not torch.bool or torch.equal(got, right)
+
+
+def test_a_truth_value_that_leaves_a_piece_may_change_its_extent() -> None:
+    torch._dynamo.reset()
+    model = with_pieces(kept_beside)
+    with torch.no_grad(), watching() as seen:
+        for rows in (16, 37, 40):
+            x = torch.randn(rows, 64, generator=torch.Generator().manual_seed(1)).to(B)
+            for got, right in zip(model(x), kept_beside(x), strict=True):
+                assert torch.allclose(got.float(), right.float(), rtol=1e-2, atol=1e-3)
+    assert [piece.changing is not None for one in seen for piece in one.taken] == [False, True]

@@ -42,6 +42,8 @@ X, Y, P = normal(4, 6), normal(4, 6, seed=1), positive(4, 6)
 NEARER = torch.tensor([-0.5, -0.13, -1e-2, -1e-6, -1e-9, 0, 1e-8, 1e-4, 0.12, 0.126])
 ODD = torch.tensor([-2.0, -0.0, 0.0, 3.0, math.nan, math.inf, -math.inf])
 ROW = normal(6, seed=2)
+LABELS = torch.tensor([[5], [0], [2], [2]])
+INFINITE = X.where(X < 0.5, math.inf).where(X > -0.5, -math.inf)
 LEFT, RIGHT = normal(4, 6, dtype=torch.bfloat16), normal(6, 8, dtype=torch.bfloat16)
 THREE, FOUR = normal(2, 4, 6, dtype=torch.bfloat16), normal(2, 6, 8, dtype=torch.bfloat16)
 GROUPED = normal(16, 32, dtype=torch.bfloat16), normal(3, 32, 64, dtype=torch.bfloat16)
@@ -95,6 +97,8 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten._to_copy.default, (X,), {"dtype": torch.float16}),
     (aten.clone.default, (X,), {"memory_format": torch.contiguous_format}),
     (aten.clone.default, (X[:, :1].expand(4, 6),), {}),
+    *((aten.copy.default, (x, y), {}) for x, y in ((X, Y), (LEFT, Y), (X, LEFT), (X, ROW), (COINS, OTHERS))),
+    (aten.copy.default, (normal(3, 4, 6), normal(4, 1)), {}),
     *((getattr(aten, name).default, (X,), {}) for name in ("alias", "detach", "lift_fresh_copy")),
     *((getattr(aten, name).default, (X, [2, 2, 6]), {}) for name in ("view", "reshape", "_unsafe_view")),
     (aten.squeeze.dim, (normal(4, 1, 6), 1), {}),
@@ -150,6 +154,32 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten.constant_pad_nd.default, (normal(4, 6), [0, 2], 0.0), {}),
     (aten.embedding.default, (normal(9, 8), torch.tensor([[3, 8, 0], [1, 1, 7]])), {}),
     (aten.embedding.default, (normal(9, 8), torch.tensor([2, 4], dtype=torch.int32), 0), {}),
+    *((aten.cumsum.default, (x, dim), {}) for x in (X, X.t(), ODD) for dim in (0, -1)),
+    (aten.cumsum.default, (normal(2, 3, 5), -2), {}),
+    (aten.cumsum.default, (normal(4, 1, 6).expand(4, 5, 6), 2), {}),
+    (aten.cumsum.default, (LEFT, 1), {"dtype": torch.float32}),
+    (aten.cumsum.default, (X, 1), {"dtype": torch.bfloat16}),
+    (aten.cumsum.default, (COINS, 1), {"dtype": torch.float32}),
+    (aten.cumsum.default, (torch.tensor(2.5), 0), {}),
+    *((aten.gather.default, (x, 1, LABELS), {}) for x in (X, LEFT, normal(6, 4).t(), INFINITE)),
+    (aten.gather.default, (X, -2, torch.tensor([[3, 0, 1, 1, 2, 0]])), {}),
+    (aten.gather.default, (X, 1, LABELS[:3].int()), {}),
+    (aten.gather.default, (normal(2, 5, 3, 4), 1, torch.tensor([[[[1, 2], [4, 0], [3, 3]]]] * 2)), {}),
+    *((aten.scatter.value, (x, 1, LABELS, -1.0), {}) for x in (X, LEFT, normal(6, 4).t(), INFINITE)),
+    (aten.scatter.value, (normal(2, 5, 3), -2, torch.tensor([[[1, 4, 0]], [[2, 2, 3]]]), math.nan), {}),
+    (aten.scatter.src, (X, 1, LABELS, Y), {}),
+    (aten.scatter.src, (X, 0, torch.tensor([[3, 0, 1, 1, 2, 0]]), Y[:2]), {}),
+    *((aten.slice_scatter.default, (X, normal(2, 6), 0, *part), {}) for part in ((1, 3), (-2,), (None, 2))),
+    (aten.slice_scatter.default, (X, Y, -1), {}),
+    (aten.slice_scatter.default, (X, Y, 1, -9, 99), {}),
+    (aten.slice_scatter.default, (X.t(), normal(6, 1), -1, 2, 3), {}),
+    (aten.slice_scatter.default, (X, normal(4, 1), 1, 4, 6, 2), {}),
+    *((aten.slice_scatter.default, (X, Y[:, ::3], 1, at, 6, 3), {}) for at in range(3)),
+    (aten.slice_scatter.default, (LEFT, X[:, 1:3], 1, 2, 4), {}),
+    (aten.slice_scatter.default, (normal(3, 1, 5).expand(3, 4, 5), normal(3, 2, 5), 1, 1, 3), {}),
+    *((aten.select_scatter.default, (X, ROW, 0, at), {}) for at in (0, 2, -1)),
+    (aten.select_scatter.default, (normal(5, 3).t(), normal(3), -1, -2), {}),
+    (aten.select_scatter.default, (normal(3, 1), normal(3), 1, 0), {}),
     (aten.split_with_sizes.default, (normal(4, 6), [1, 2, 3], 1), {}),
     (aten.split.Tensor, (normal(4, 6), 4, 1), {}),
     (aten.cat.default, ([normal(2, 4, 6), normal(2, 3, 6)], 1), {}),
@@ -334,7 +364,15 @@ def test_every_entry_has_a_case() -> None:
 @pytest.mark.parametrize(
     ("target", "args", "kwargs", "reason"),
     [
-        (aten.cumsum.default, (X, 1), {}, "no entry for aten.cumsum"),
+        (aten.copy.default, (X.int(), X), {}, "a result of i32 from f32"),
+        (aten.cumprod.default, (X, 1), {}, "no entry for aten.cumprod"),
+        (aten.cumsum.default, (X.int(), 1), {"dtype": torch.int32}, "cumsum in torch.int32"),
+        (aten.cumsum.default, (X.int(), 1), {}, "cumsum of i32"),
+        (aten.gather.default, (X, 1, LABELS.expand(4, 2)), {}, "name several places of a row"),
+        (aten.gather.default, (X.int(), 1, LABELS), {}, "gather of i32"),
+        (aten.scatter.value, (X, 1, LABELS[:3], 1.0), {}, "a part of the rows"),
+        (aten.slice_scatter.default, (X, Y[:, :2], 1, 1, 5, 2), {}, "every 2-th element of a part"),
+        (aten.slice_scatter.default, (X.int(), Y[:, :2], 1, 1, 3), {}, "a tensor with another part of i32"),
         (aten.slice.Tensor, (normal(4, 1).expand(4, 6).exp(), 1, 0, 3), {}, ""),
         (aten.cat.default, ([X] * 9, 0), {}, "9 tensors one behind the other"),
         (aten.constant_pad_nd.default, (X, [1, 1], 2.0), {}, "something else than zeros"),

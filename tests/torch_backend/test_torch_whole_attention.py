@@ -83,9 +83,12 @@ def repeated(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return masked(q, k, v)
 
 
+@pytest.mark.parametrize("densely", [False, True])
 @pytest.mark.parametrize(("model", "copies"), [(grouped, 0), (repeated, 2)])
-def test_keys_of_a_group_of_heads_are_read_once_in_each_batch(model: Attention, copies: int) -> None:
-    inputs = given(2)
+def test_keys_of_a_group_of_heads_are_read_once_in_each_batch(
+    model: Attention, copies: int, densely: bool
+) -> None:
+    inputs = tuple(one.contiguous() if densely else one for one in given(2))
     with torch.no_grad(), watching() as seen:
         result = with_pieces(model)(*inputs)
         want = model(*inputs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -117,21 +118,32 @@ class Way:
     packs: bool = False
     forms: Forms = field(init=False)
     known: dict[int, Piece | Untaken] = field(default_factory=dict)
+    _alike: dict[int, Piece] = field(default_factory=dict)
+    _firsts: dict[frozenset[str], Piece] = field(default_factory=dict)
     _pieces: dict[frozenset[str], Piece] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.forms = Forms(self.wiring)
 
-    def alike(self, groups: frozenset[str]) -> Piece | None:
-        """The piece of the first groups that are like these; None if they are none."""
+    def outline(self, groups: frozenset[str]) -> Piece | None:
+        """A piece that moves the bytes which that of groups like these does, whether there is a kernel for it or not;
+        None if they are none. It is the first way to say them.
+        """
         form = self.forms.of(groups).number
         if form not in self.known:
             try:
-                self.known[form] = self.piece(groups)
+                self.known[form] = self._first(groups)
             except Untaken as reason:
                 self.known[form] = reason
         found = self.known[form]
         return None if isinstance(found, Untaken) else found
+
+    def alike(self, groups: frozenset[str]) -> Piece:
+        """The piece of the first groups that are like these, which have an outline."""
+        form = self.forms.of(groups).number
+        if form not in self._alike:
+            self._alike[form] = self.piece(groups)
+        return self._alike[form]
 
     def piece(self, groups: frozenset[str]) -> Piece:
         """The piece that computes groups: its outputs as they lie in memory where a kernel stores them so, its inputs
@@ -140,20 +152,45 @@ class Way:
         Raises Untaken as `piece_of`.
         """
         if groups not in self._pieces:
-            *better, last = self._said(self.wiring.nodes_of(groups))
-            good = (one for one in better if not self.oracle.refusal(one))
-            self._pieces[groups] = without_singles(next(good, last))
+            self._pieces[groups] = without_singles(self._with_kernel(groups))
         return self._pieces[groups]
 
-    def _said(self, nodes: Collection[str]) -> tuple[Piece, ...]:
-        """The pieces that compute the same nodes, the one that copies nothing first. Raises Untaken as `piece_of`."""
-        made = partial(piece_of, self.wiring, nodes, packs=self.packs)
-        found = [made(laid=True)]
-        if any(found[0].orders):
-            found.append(made())
-        if self.lowered.copied:
-            found += [made(laid=True, copies=True), made(copies=True)]
-        return tuple({one.key: one for one in found}.values())
+    def _with_kernel(self, groups: frozenset[str]) -> Piece:
+        """The first way to say groups of which there is a kernel; the last where there is none."""
+        for one in self._said(groups):
+            if not self.oracle.refusal(one):
+                break
+        return one
+
+    def _said(self, groups: frozenset[str]) -> Iterator[Piece]:
+        """The pieces that compute the same groups, the one that copies nothing first, each made when it is
+        wanted: mostly the first has a kernel. Raises Untaken as `piece_of` where there is no first.
+        """
+        first = self._first(groups)
+        yield first
+        made = self._making(groups)
+        others = [made] if any(first.orders) else []
+        if self._reads_before_copies(first):
+            others += [partial(made, laid=True, copies=True), partial(made, copies=True)]
+        for make in others:
+            with suppress(Untaken):  # of an extent that changes, seen so
+                yield make()
+
+    def _first(self, groups: frozenset[str]) -> Piece:
+        """The piece of groups that copies nothing, its outputs as they lie. Raises Untaken as `piece_of`."""
+        if groups not in self._firsts:
+            self._firsts[groups] = self._making(groups)(laid=True)
+        return self._firsts[groups]
+
+    def _making(self, groups: frozenset[str]) -> Callable[..., Piece]:
+        return partial(piece_of, self.wiring, self.wiring.nodes_of(groups), packs=self.packs)
+
+    def _reads_before_copies(self, piece: Piece) -> bool:
+        """Whether a piece reads, as it lies, what FX copies to lie densely."""
+        owners = self.lowered.owners
+        copied = {owners[tensor].name for tensor in self.lowered.copied if tensor in owners}
+        read = zip(piece.inputs, piece.graph.inputs, strict=True)
+        return any(one.strides is not None and bound.source.name in copied for bound, one in read)
 
     def untaken(self, groups: frozenset[str]) -> str:
         """Why groups are no piece, by their own names."""
@@ -199,18 +236,19 @@ def best_cut(
 def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
     """Pieces of what our graphs say of an FX graph, without those that are turned down."""
 
-    def refusal(piece: Piece) -> str:
+    def refusal(groups: frozenset[str]) -> str:
+        piece = way.alike(groups)
         return turned_down.get(piece.key, turned_down.get(piece.work, "")) or way.oracle.refusal(piece)
 
     def accept(groups: frozenset[str]) -> Answer:
-        piece = way.alike(groups)
-        if piece is None:
+        outline = way.outline(groups)
+        if outline is None:
             return Answer(partial(way.untaken, groups), is_none=True)
-        if piece.is_statistic:
+        if outline.is_statistic:
             return Answer(lambda: _STATISTIC)
-        sizes = (nbytes for _, nbytes in piece.bytes_by_output)
+        sizes = (nbytes for _, nbytes in outline.bytes_by_output)
         outputs = tuple(zip(way.forms.of(groups).outputs, sizes, strict=True))
-        return Answer(partial(refusal, piece), piece.bytes_in, outputs)
+        return Answer(partial(refusal, groups), outline.bytes_in, outputs)
 
     greedy = Greedy(_flow(way.lowered), accept, way.wiring.groups)
     pieces = tuple(way.piece(groups) for groups in greedy.pieces())

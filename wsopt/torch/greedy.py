@@ -11,7 +11,7 @@ from functools import cached_property
 from wsopt.frontend.kinds import is_matmul, reduces_rows
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Node
-from wsopt.partition.web import bits, members
+from wsopt.partition.web import bits, members, union
 from wsopt.torch.flow import Flow
 
 PATIENCE = 12
@@ -174,6 +174,8 @@ class Greedy:
         """The nodes with groups that feed them alone, as few as it takes to have one more product or reduction in one
         kernel; the nodes themselves where that is not to be had.
         """
+        if not self._fed_alone(nodes, barred) & self._work:
+            return nodes
         found, again = nodes, True
         while again:
             again = False
@@ -187,6 +189,20 @@ class Greedy:
             if found & ~nodes & self._work and self._takes(found):
                 return found
         return nodes
+
+    def _fed_alone(self, nodes: int, barred: int) -> int:
+        """All that `_with_sources` could add to nodes if bytes did not count, or more: nothing is missed."""
+        needed = union(self.flow.needs[number] for number in members(nodes))
+        if not needed & self._work & ~(barred | nodes):
+            return 0
+        found, before = nodes, 0
+        while found != before:
+            before = found
+            for number in self.flow.sources(found):
+                if self._open(number, barred) and self._feeds_only(number, found):
+                    found |= 1 << number
+            found |= self.flow.between(found)
+        return found & ~nodes
 
     def _with_views(self, nodes: int) -> int:
         """The nodes with the groups that feed them alone and do no arithmetic, but for casts of more bytes."""

@@ -215,8 +215,9 @@ def _operand(found: Lowered, node: fx.Node, reader: fx.Node) -> Any:
     return value
 
 
-_CHOOSING = (torch.ops.aten.embedding.default,)
-"""Operations of which integers of 64 bits are indices of rows, and so no more than 32 bits hold."""
+_aten = torch.ops.aten
+_CHOOSING = (_aten.embedding.default, _aten.gather.default, _aten.scatter.value, _aten.scatter.src)
+"""Operations of which integers of 64 bits are places along a dimension, and so no more than 32 bits hold."""
 
 
 def _check_device(node: fx.Node, kind: str | None) -> None:

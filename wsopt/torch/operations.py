@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wsopt.torch import say_attention, say_composed, say_elementwise, say_products, say_views
+from wsopt.torch import say_attention, say_composed, say_elementwise, say_indexed, say_products, say_views
 from wsopt.torch.table import TABLE
 
-FILES = (say_elementwise, say_composed, say_views, say_products, say_attention)
+FILES = (say_elementwise, say_composed, say_views, say_indexed, say_products, say_attention)
 """The files that have entries."""
 
 __all__ = ["FILES", "TABLE"]

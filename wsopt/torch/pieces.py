@@ -13,7 +13,7 @@ from torch import fx
 
 from wsopt.frontend.kinds import is_matmul, reduces_rows
 from wsopt.graph.symbolic import AnyGraph, any_canonical_bytes
-from wsopt.graph.types import Graph, Input, Node, TensorType, row_major_strides
+from wsopt.graph.types import DType, Graph, Input, Node, TensorType, row_major_strides
 from wsopt.partition.constants import Folded, folded
 from wsopt.torch.changing import Changing, changing
 from wsopt.torch.lower import Lowered
@@ -45,9 +45,10 @@ class Piece:
     """A kernel's graph, whose names are those of every piece alike, with the FX nodes of its inputs and outputs, and
     all FX nodes that it computes. Of the inputs `fixed` have contents that are there before a call; if it `packs`,
     what products read of them alone is made once, and `kernel` is the graph of what is left. Where an output has the
-    dimensions of its FX node in another order, as that node lies in memory, `orders` has the order. Where extents
-    change from call to call, `changing` is the graph in a dimension that has a range. `attention` is how FX has
-    one that the piece holds, `copied_bytes` what copies move that FX makes for it of elements that it reads once.
+    dimensions of its FX node in another order, as that node lies in memory, `orders` has the order; truth values are
+    i8 there. Where extents change from call to call, `changing` is the graph in a dimension that has a range.
+    `attention` is how FX has one that the piece holds, `copied_bytes` what copies move that FX makes for it of
+    elements that it reads once.
     """
 
     graph: Graph
@@ -145,7 +146,7 @@ def piece_of(
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
     dense = frozenset(lowered.copied) if copies else frozenset[str]()
-    piece = _renamed(lowered, without_roundings(nodes, names), outputs, covered, dense)
+    piece = _renamed(wiring, without_roundings(nodes, names), outputs, covered, dense)
     calls = () if copies else (wiring.calls[name] for name in covered)
     copied = copied_bytes(lowered, calls)
     piece = replace(piece, packs=packs, attention=_attention(wiring, nodes), copied_bytes=copied)
@@ -166,7 +167,7 @@ def _attention(wiring: Wiring, nodes: Iterable[Node]) -> Attention:
 
 def _ranging(piece: Piece, symbols: Symbols) -> Piece:
     """The piece with its graph in a dimension that has a range, if extents of it change. Raises as `changing`."""
-    found = changing(piece.graph, symbols)
+    found = changing(piece.graph, symbols) if symbols.known else None
     if found is None:
         return piece
     ranging, graph = found
@@ -228,11 +229,12 @@ def memory_order(symbols: Symbols, node: fx.Node) -> tuple[int, ...] | None:
 
 
 def _renamed(
-    lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: frozenset[str], dense: frozenset[str]
+    wiring: Wiring, nodes: list[Node], outputs: list[Node], covered: frozenset[str], dense: frozenset[str]
 ) -> Piece:
     """The piece with names that say nothing of where it stands; views of what it reads are its inputs, dense ones
     where they are of these tensors.
     """
+    lowered = wiring.lowered
     short: dict[str, str] = {}
     inputs: list[Input] = []
     bound: list[Bound] = []
@@ -246,7 +248,7 @@ def _renamed(
         key = (lowered.owners[tensor].name, shape)
         if key not in known:
             known[key] = f"i{len(inputs)}"
-            one = _input(lowered, known[key], tensor, shape)
+            one = _input(wiring, known[key], tensor, shape)
             inputs.append(replace(one, strides=None) if tensor in dense else one)
             bound.append(Bound(lowered.owners[tensor], shape, repeating(lowered, tensor)))
         short[alias] = known[key]
@@ -276,10 +278,19 @@ def _renamed(
         # The kernel before it may be none of this graph, and write what is constant within the graph. A kernel that
         # reads what the graph computes comes after one that has waited for all before the graph.
         inputs = [Input(one.name, one.type, False, one.strides) for one in inputs]
-    names = tuple(short[node.name] for node in outputs)
+    names = tuple(_stored(kept, short[node.name], node.type) for node in outputs)
     graph = Graph("piece", "", tuple(inputs), tuple(kept), names)
     owners = tuple(lowered.owners[node.name] for node in outputs)
     return Piece(graph, tuple(bound), owners, covered, (None,) * len(owners), fixed)
+
+
+def _stored(nodes: list[Node], name: str, type_: TensorType) -> str:
+    """An output as a kernel stores it: truth values as bytes that are 1 where they hold, by one node more."""
+    if type_.dtype is not DType.BOOL:
+        return name
+    found = TensorType(type_.shape, DType.I8)
+    nodes.append(Node(f"n{len(nodes)}", "cast", (name,), (("dtype", DType.I8),), found))
+    return nodes[-1].name
 
 
 def is_made_here(node: fx.Node) -> bool:
@@ -297,7 +308,15 @@ def repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:
     return None if value is None or isinstance(value, tuple) or value.whole else value.dims
 
 
-def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:
+def _input(wiring: Wiring, name: str, tensor: str, shape: Shape) -> Input:
+    """An input by a name, as it lies; how it does is found once."""
+    if (tensor, shape) not in wiring.inputs:
+        wiring.inputs[tensor, shape] = _lying(wiring.lowered, tensor, shape)
+    found = wiring.inputs[tensor, shape]
+    return Input(name, found.type, found.constant, found.strides)
+
+
+def _lying(lowered: Lowered, tensor: str, shape: Shape) -> Input:
     """An input as it lies in memory according to FX; dense where it cannot be seen in its shape as it lies."""
     owner = lowered.owners[tensor]
     found = TensorType(shape, lowered.writer.types[tensor].dtype)
@@ -310,7 +329,7 @@ def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:
     )
     # What TMA cannot copy as it lies would be padded, and a CUDA graph would not see a change of the copy.
     fixed = owner.name in lowered.constants and _can_be_copied(found, row_major_strides(shape))
-    return Input(name, found, fixed, None if dense else strides)
+    return Input(owner.name, found, fixed, None if dense else strides)
 
 
 def _can_be_copied(tensor: TensorType, strides: Shape) -> bool:

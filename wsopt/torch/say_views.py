@@ -46,6 +46,13 @@ def _clone(w: Writer, x: Value, memory_format: Any = None) -> Value:
     return x
 
 
+@entry(aten.copy.default)
+def _copy(w: Writer, x: Value, source: Value, non_blocking: bool = False) -> Value:
+    """A tensor with all of its elements replaced, by what is broadcast to it."""
+    del x, non_blocking
+    return _clone(w, w.expand(source, w.shape))
+
+
 @entry(aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
 def _same(_w: Writer, x: Value) -> Value:
     return x

@@ -58,6 +58,8 @@ def _put(made: Maker, piece: Piece, target: Any, now: Mapping[fx.Node, fx.Node])
     several = len(piece.outputs) > 1
     for number, (owner, order) in enumerate(zip(piece.outputs, piece.orders, strict=True)):
         result = made.call(operator.getitem, call, number) if several else call
+        if owner.meta["val"].dtype is torch.bool:  # which a kernel stores as i8
+            result = made.call(aten.ne.Scalar, result, 0)
         result = _as_in_fx(made, result, owner) if order is None else _in_order(made, result, owner, order)
         owner.replace_all_uses_with(result, propagate_meta=False)
         found[owner] = result

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from functools import cache
+from typing import Any
 
 import torch
 from torch import fx
@@ -42,9 +44,14 @@ def copied_bytes(lowered: Lowered, calls: Iterable[fx.Node]) -> int:
 
 def is_view(node: fx.Node) -> bool:
     """Whether an FX node is a tensor that its first argument has, or a view of it."""
-    schema = getattr(node.target, "_schema", None)
-    aliases = schema is not None and any(one.alias_info is not None for one in schema.arguments)
-    return aliases or node.target in _UNSAID_VIEWS
+    return node.target in _UNSAID_VIEWS or _aliases(node.target)
+
+
+@cache
+def _aliases(target: Any) -> bool:
+    """Whether an operation gives a tensor that an argument has; found once."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and any(one.alias_info is not None for one in schema.arguments)
 
 
 def nbytes_of(node: fx.Node) -> int:

@@ -1,0 +1,151 @@
+"""What operations mean in our graphs that choose or replace elements by place, and running sums."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+from wsopt.torch.dtypes import dtype_of
+from wsopt.torch.sizes import changes
+from wsopt.torch.table import as_value, aten, entry
+from wsopt.torch.values import Untaken, Value
+from wsopt.torch.writer import Writer
+
+
+def _check_real(w: Writer, op: str, x: Value) -> None:
+    if not w.dtype(x).is_float:
+        raise Untaken(f"{op} of {w.dtype(x).value}")
+
+
+@entry(aten.cumsum.default)
+def _cumsum(w: Writer, x: Value, dim: int, dtype: Any = None) -> Value:
+    """Running sums; where a type is given, of the elements in that type."""
+    if dtype is not None:
+        if not dtype.is_floating_point:
+            raise Untaken(f"cumsum in {dtype}")
+        x = w.cast(x, dtype_of(dtype))
+    _check_real(w, "cumsum", x)
+    if not x.dims:
+        return x
+    dim %= len(x.dims)
+    found, tensor = w.laid_out(x, [dim])
+    axis = sum(len(one) for one in found.dims[:dim])
+    return replace(found, tensor=w.node("cumsum", [tensor], axis=axis))
+
+
+# --- one place along a dimension, as of labels ----------------------------------------------------------
+
+
+@entry(aten.gather.default)
+def _gather(w: Writer, x: Value, dim: int, indices: Value, sparse_grad: bool = False) -> Value:
+    """The element of each row that an index names: the sum of those at that place alone."""
+    del sparse_grad
+    _check_real(w, "gather", x)
+    dim %= len(x.dims)
+    _check_one_place(indices, dim)
+    for other, extent in enumerate(indices.shape):
+        if other != dim and extent != x.shape[other]:
+            x = w.slice(x, other, 0, extent)
+    chosen = w.elementwise("where", _named(w, x, dim, indices), x, as_value(0.0))
+    return w.reduce("reduce_sum", chosen, [dim], True)
+
+
+@entry(aten.scatter.value)
+def _scatter_value(w: Writer, x: Value, dim: int, indices: Value, value: float) -> Value:
+    return _scatter(w, x, dim, indices, as_value(value))
+
+
+@entry(aten.scatter.src)
+def _scatter(w: Writer, x: Value, dim: int, indices: Value, source: Value) -> Value:
+    """A row with another element at the place that an index names."""
+    _check_real(w, "scatter", x)
+    dim %= len(x.dims)
+    _check_one_place(indices, dim)
+    rest = [other for other in range(len(x.dims)) if other != dim]
+    if any(indices.shape[other] != x.shape[other] for other in rest):
+        raise Untaken("scatter into a part of the rows")
+    for other, extent in enumerate(source.shape):
+        if extent != indices.shape[other]:
+            source = w.slice(source, other, 0, indices.shape[other])
+    return w.elementwise("where", _named(w, x, dim, indices), source, x)
+
+
+def _check_one_place(indices: Value, dim: int) -> None:
+    if not indices.dims or indices.shape[dim] != 1:
+        raise Untaken(f"indices that name several places of a row: {list(indices.shape)} along {dim}")
+
+
+def _named(w: Writer, x: Value, dim: int, indices: Value) -> Value:
+    """Which elements of a tensor indices name along a dimension."""
+    return w.elementwise("equal", w.index(x.shape, dim), indices)
+
+
+# --- parts that are replaced ----------------------------------------------------------------------------
+
+
+@entry(aten.slice_scatter.default)
+def _slice_scatter(
+    w: Writer,
+    x: Value,
+    source: Value,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Value:
+    """A tensor with other elements in a part of it."""
+    dim %= len(x.dims)
+    extent = x.shape[dim]
+    source = _like(w, source, x)
+    if changes(extent, start, end, step):
+        if start in (None, 0) and step == 1 and end in (None, extent, sys.maxsize):
+            return source
+        raise Untaken("a part along an extent that changes from call to call")
+    places = range(*slice(start, end, step).indices(extent))
+    if not places:
+        return x
+    if step == 1 or len(places) == 1:
+        return _replaced(w, x, source, dim, places)
+    if places.start >= step or extent % step or len(places) != extent // step:
+        raise Untaken(f"every {step}-th element of a part of a dimension, replaced")
+    apart = (*x.shape[:dim], extent // step, step, *x.shape[dim + 1 :])
+    one = (*source.shape[: dim + 1], 1, *source.shape[dim + 1 :])
+    at = range(places.start, places.start + 1)
+    found = _replaced(w, w.view(x, apart), w.view(source, one), dim + 1, at)
+    return w.view(found, x.shape)
+
+
+@entry(aten.select_scatter.default)
+def _select_scatter(w: Writer, x: Value, source: Value, dim: int, index: int) -> Value:
+    """A tensor with other elements at one place along a dimension."""
+    dim %= len(x.dims)
+    if changes(index, x.shape[dim]):
+        raise Untaken("a part along an extent that changes from call to call")
+    at = index % x.shape[dim]
+    source = w.view(_like(w, source, x), (*x.shape[:dim], 1, *x.shape[dim + 1 :]))
+    return _replaced(w, x, source, dim, range(at, at + 1))
+
+
+def _like(w: Writer, source: Value, x: Value) -> Value:
+    """What goes into a tensor, in the type of that."""
+    if not isinstance(source.tensor, str) or not isinstance(x.tensor, str):
+        return source
+    if w.dtype(source) is w.dtype(x):
+        return source
+    _check_real(w, "a part", source)
+    _check_real(w, "a tensor with another part", x)
+    return w.cast(source, w.dtype(x))
+
+
+def _replaced(w: Writer, x: Value, source: Value, dim: int, places: range) -> Value:
+    """A tensor with other elements at neighbouring places: what is before, them, and what is behind. In a tensor of
+    zeros, as in the gradient of a part, these are zeros around them.
+    """
+    if not isinstance(x.tensor, str) and not isinstance(x.tensor, bool) and x.tensor == 0:
+        ends = [(0, 0)] * (len(x.dims) - 1 - dim) + [(places.start, x.shape[dim] - places[-1] - 1)]
+        return w.pad(source, ends) if any(map(any, ends)) else source
+    before = [w.slice(x, dim, 0, places.start)] if places.start else []
+    behind = [w.slice(x, dim, places[-1] + 1, x.shape[dim])] if places[-1] + 1 < x.shape[dim] else []
+    parts = [*before, source, *behind]
+    return w.concat(parts, dim) if len(parts) > 1 else source
