@@ -19,7 +19,9 @@ from wsopt.interpret import execute, mma
 from wsopt.interpret.faults import InterpreterError
 from wsopt.machine import Machine
 from wsopt.perf.price import lower
+from wsopt.pool.local import LOCAL
 from wsopt.program.types import Sharing, Structure
+from wsopt.ranges.choose import chooser_of
 from wsopt.ranges.find import Task, search_at
 from wsopt.ranges.kinds import kind_of
 from wsopt.ranges.price import Extents, Kernel
@@ -68,6 +70,23 @@ def test_a_kernel_refuses_a_contracted_axis_that_its_schedule_is_not_for(h200: M
     assert not extents.runs(kernel, (8,)) or kernel.recipe.checks
     assert not extents.runs(kernel, (1023,))  # rows that TMA cannot move
     assert extents.microseconds(kernel, (1023,)) == math.inf
+
+
+def test_a_cell_whose_first_extents_a_kernel_refuses_is_not_its_own(h200: Machine) -> None:
+    """Contracted axes of 296 and 328 elements: the last ends in 8 of a K-block, and the kernel takes that one."""
+    g = GraphBuilder("product")
+    g.dim("n", 1, 48, typical=[36, 41])
+    x, w = (g.input(name, (64, "8*n"), "bf16") for name in "xw")
+    g.output(g.matmul(x, w, transpose_b=True, name="y"))
+    chooser = chooser_of(Extents(g.symbolic(), h200), 1, lambda _stage, _done, _total: None, LOCAL)
+    kernel = _kernel(chooser.extents, replace(BASE, tail=16), 41)
+    chooser._add(kernel)
+    times = dict(zip(chooser.grid.cells, chooser.times[kernel.key], strict=True))
+    assert chooser.extents.runs(kernel, (41,))
+    assert times[(41,)] == math.inf
+    assert chooser.extents.refusal(kernel, (37,)) == (
+        "the contracted axis has 296 elements: this schedule takes 1 to 16 more than a multiple of 64"
+    )
 
 
 @pytest.mark.parametrize(

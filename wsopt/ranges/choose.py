@@ -32,6 +32,7 @@ from wsopt.ranges.find import (
     search_at,
     solved_at,
 )
+from wsopt.ranges.forms import check_forms
 from wsopt.ranges.kinds import kind_of
 from wsopt.ranges.points import Grid, Point, grid_of, samples_of
 from wsopt.ranges.price import Extents, Kernel
@@ -103,6 +104,7 @@ class Chooser:
         """Search the samples, and price what came near at all cells."""
         graph, machine = self.extents.symbolic, self.extents.machine
         points = samples_of(self.grid, SAMPLES)
+        check_forms(self.extents, self.grid, points)
         seconds = self.deadline.share(len(points), self.workers.at_once, self.deadline.samples_end)
         tasks = [Task(graph, machine, one, seconds=seconds, deadline=self.deadline) for one in points]
         results = self.workers.results(
@@ -125,16 +127,28 @@ class Chooser:
                 continue
             graph, extents = self.extents.symbolic.name, said(self.extents.values(point))
             raise LoweringError(
-                f"graph {graph}: no kernel of the range takes a call with {extents}: rows that are reduced, and an "
-                "axis that is held whole or is a part of a tensor's dimension, have a fixed extent in a kernel, and "
-                "rows of a tensor begin at multiples of 16 bytes; give such extents as numbers"
+                f"graph {graph}: no kernel of the range takes a call with {extents}: {self._complaint(point)}; "
+                "give such an extent as a number, in a graph for each"
             )
+
+    def _complaint(self, point: Point) -> str:
+        """What the kernel whose own extents are the nearest to these has against them."""
+        kernels = self.kernels.values()
+        nearest = min(kernels, key=lambda one: [abs(a - b) for a, b in zip(one.home, point, strict=True)])
+        why = self.extents.refusal(nearest, point)
+        return f"that for {said(self.extents.values(nearest.home))} says that {why}"
 
     def _add(self, kernel: Kernel) -> None:
         """A solved kernel, with its times at all cells. Its structure may have others, with other rings."""
         if kernel.key not in self.kernels:
             self.kernels[kernel.key] = kernel
-            self.times[kernel.key] = [self.extents.microseconds(kernel, cell) for cell in self.grid.cells]
+            self.times[kernel.key] = [self._microseconds(kernel, cell) for cell in self.grid.cells]
+
+    def _microseconds(self, kernel: Kernel, cell: Point) -> float:
+        """The time of a kernel at a cell; infinite where it does not take the least extents of it either."""
+        first = self.grid.first(cell)
+        taken = first in (cell, kernel.home) or self.extents.runs(kernel, first)
+        return self.extents.microseconds(kernel, cell) if taken else math.inf
 
     def choose(self) -> Choice:
         """The best cover by kernels that are solved and that serve their cells with one text. Where there is no time

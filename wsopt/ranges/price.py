@@ -20,7 +20,7 @@ from wsopt.perf import timing
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
-from wsopt.ranges.accepts import takes
+from wsopt.ranges.accepts import refusal
 from wsopt.ranges.points import Point
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import Schedule
@@ -105,7 +105,11 @@ class Extents:
 
     def runs(self, kernel: Kernel, point: Point) -> bool:
         """Whether the kernel takes a call with these extents."""
-        return takes(kernel.recipe, self.graph(point), self.machine.sm_count)
+        return self.refusal(kernel, point) is None
+
+    def refusal(self, kernel: Kernel, point: Point) -> str | None:
+        """What the kernel says to a call with these extents; None where it takes it."""
+        return refusal(kernel.recipe, self.graph(point), self.machine.sm_count)
 
     def microseconds(self, kernel: Kernel, point: Point) -> float:
         """The predicted time of the kernel at these extents; infinite where it does not take them."""
