@@ -12,7 +12,8 @@ from wsopt.frontend.axes import Axes, Dim
 from wsopt.graph.lengths import compared_extents
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
-from wsopt.graph.types import DType, Graph, row_major_strides
+from wsopt.graph.types import DType, Graph, Input, row_major_strides
+from wsopt.tensors.views import Role
 
 ALIGNMENT = 16
 """Extents stay multiples of 16 elements, so that TMA can move tensors of every element type."""
@@ -74,6 +75,19 @@ def _broadcast(axes: Axes) -> set[str]:
     return {name for path in axes.paths.values() for name in path if path[-1] in compared}
 
 
+def _column(axes: Axes, given: Input) -> int | None:
+    """The dimension along which the elements of a product's operand lie together whose last one has one element, as
+    `merging.py` orders them; None of other tensors.
+    """
+    shape, strides = given.type.shape, given.element_strides
+    ends = (axes.instance(use, len(path) - 1) for use, path in axes.paths.items() if path[-1] == given.name)
+    contracted = any(axes.roles.get(atom) is Role.STREAM for end in ends for atom in axes.all_atoms(end))
+    if not contracted or shape[-1] > 1:
+        return None
+    pairs = enumerate(zip(shape, strides, strict=True))
+    return next((dim for dim, (extent, stride) in pairs if extent > 1 == stride), None)
+
+
 def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
     """A graph whose axes are told apart by atoms at other extents: inputs, indices and reshapes alike."""
     graph = axes.graph
@@ -117,6 +131,9 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
         if last == 1 < math.prod(item["shape"]) and given.type.size == 1 < len(strides):
             # Of one element any axis could be the contiguous one, and the kernel has taken the last.
             strides, unmoved = [*(ALIGNMENT for _ in strides[1:]), 1], True
+        if last > 1 and (along := _column(axes, given)) is not None:
+            # The kernel has taken another axis than the last, which had one element, as the contiguous one.
+            strides, unmoved = [1 if dim == along else ALIGNMENT for dim in range(len(strides))], True
         if "strides" in item or unmoved:
             item["strides"] = dense_strides(item["shape"], list(strides))
     for item in data["nodes"]:
