@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from wsopt.emit.recipe import Check
 from wsopt.emit.recipe_views import view_checks
 from wsopt.errors import LoweringError
-from wsopt.frontend.types import Region
 from wsopt.graph.symbolic import said
 from wsopt.graph.types import Graph
+from wsopt.lowering.fixed import fixed_of
 from wsopt.lowering.refused import problems
 from wsopt.ranges.points import Grid, Point
 from wsopt.ranges.price import Extents
-from wsopt.tensors.views import TMA_BITS, Role, View, takes_row
+from wsopt.tensors.views import TMA_BITS, Role, View
 
 _NUMBERS = "give such an extent as a number, in a graph for each"
 
@@ -36,14 +36,10 @@ class Form:
     views: frozenset[tuple[str, bool, tuple[Role, ...], tuple[tuple[object, str, object], ...]]]
 
 
-def form_of(region: Region) -> Form:
-    """The form of a region."""
-    whole = any(map(takes_row, (*region.statements, *region.running)))
-    operands = (one for product in region.contractions for one in (product.left, product.right))
-    views = [one.view for one in region.sources] + [one.view for one in region.outputs]
-    views += [one for one in operands if isinstance(one, View)]
-    own = ((one.tensor, one.is_aligned, one.roles, _asked(one)) for one in views)
-    return Form(region.extent(Role.COLUMN) if whole else 0, frozenset(own))
+def _form(extents: Extents, point: Point) -> Form:
+    fixed = fixed_of(extents.region(point))
+    own = ((one.tensor, one.is_aligned, one.roles, _asked(one)) for one in fixed.views)
+    return Form(fixed.row, frozenset(own))
 
 
 def _asked(view: View) -> tuple[tuple[object, str, object], ...]:
@@ -62,10 +58,6 @@ def check_forms(extents: Extents, grid: Grid, cells: Iterable[Point]) -> None:
                 raise LoweringError(f"with {said(extents.values(point))}: {problem}")
         if first != cell and _form(extents, first) != _form(extents, cell):
             raise LoweringError(_told(extents, first, cell))
-
-
-def _form(extents: Extents, point: Point) -> Form:
-    return form_of(extents.region(point))
 
 
 def _told(extents: Extents, first: Point, last: Point) -> str:
