@@ -13,7 +13,7 @@ from wsopt.graph.lengths import compared_extents
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Input, row_major_strides
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import TRANSPOSED_BITS, Role
 
 ALIGNMENT = 16
 """Extents stay multiples of 16 elements, so that TMA can move tensors of every element type."""
@@ -82,7 +82,7 @@ def _column(axes: Axes, given: Input) -> int | None:
     shape, strides = given.type.shape, given.element_strides
     ends = (axes.instance(use, len(path) - 1) for use, path in axes.paths.items() if path[-1] == given.name)
     contracted = any(axes.roles.get(atom) is Role.STREAM for end in ends for atom in axes.all_atoms(end))
-    if not contracted or shape[-1] > 1:
+    if not contracted or shape[-1] > 1 or given.type.dtype.bits != TRANSPOSED_BITS:
         return None
     pairs = enumerate(zip(shape, strides, strict=True))
     return next((dim for dim, (extent, stride) in pairs if extent > 1 == stride), None)
