@@ -43,6 +43,19 @@ def _product(shape: tuple[int | str, ...], weights: tuple[int | str, ...], then:
     return g.symbolic()
 
 
+def _paged() -> SymbolicGraph:
+    """Keys in pages: rows of the table, which the loader reads by address, may begin anywhere."""
+    g = GraphBuilder("pages")
+    b, places = g.dim("b", 1, 64), g.dim("places", 1, 128)
+    q, table = g.input("q", (b, 4, 4, 64), "bf16"), g.input("table", (b, places), "i32")
+    caches = (g.gather(g.input(name, (512, 64, 4, 64), "bf16"), table, axis=0) for name in "kv")
+    lying = (g.transpose(one, perm=(0, 3, 1, 2, 4)) for one in caches)
+    k, v = (g.reshape(one, shape=(b, 4, "64*places", 64)) for one in lying)
+    p = g.softmax(g.matmul(q, k, transpose_b=True))
+    g.output(g.cast(g.matmul(g.cast(p, "bf16"), v), "bf16", name="y"))
+    return g.symbolic()
+
+
 def _check(graph: SymbolicGraph, machine: Machine) -> None:
     grid = grid_of(graph.dims)
     check_forms(Extents(graph, machine), grid, samples_of(grid, 24))
@@ -95,6 +108,7 @@ def test_a_range_without_kernels_is_refused_before_any_search(
         _product((512, "8*n"), (512, "8*n")),
         _product(("n", 128), (512, 128)),
         _product(("n", 64, 128), ("n", 64, 128)),
+        _paged(),
     ],
 )
 def test_ranges_that_follow_the_remedies_are_searched(h200: Machine, graph: SymbolicGraph) -> None:

@@ -29,7 +29,7 @@ _NUMBERS = "give such an extent as a number, in a graph for each"
 @dataclass(frozen=True, slots=True)
 class Form:
     """The length of rows that are reduced, 0 if none are, and what is asked of each tensor's view, with whether TMA
-    takes it.
+    moves it.
     """
 
     row: int
@@ -38,13 +38,15 @@ class Form:
 
 def _form(extents: Extents, point: Point) -> Form:
     fixed = fixed_of(extents.region(point))
-    own = ((one.tensor, one.is_aligned, one.roles, _asked(one)) for one in fixed.views)
+    tiles = ((view, view.is_aligned) for view in fixed.tiles)
+    views = (*tiles, *((view, False) for view in fixed.others))
+    own = ((view.tensor, copied, view.roles, _asked(view, copied=copied)) for view, copied in views)
     return Form(fixed.row, frozenset(own))
 
 
-def _asked(view: View) -> tuple[tuple[object, str, object], ...]:
+def _asked(view: View, *, copied: bool) -> tuple[tuple[object, str, object], ...]:
     """The conditions of a view, without their words."""
-    checks: Iterable[Check] = view_checks(view, copied=view.is_aligned)
+    checks: Iterable[Check] = view_checks(view, copied=copied)
     return tuple((one.left, one.relation, one.right) for one in checks)
 
 
