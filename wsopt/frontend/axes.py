@@ -338,7 +338,9 @@ def regroup(axes: Axes, node: str, old: str, new: str) -> None:
         sizes = [axes.extents[side[-1]] for side in sides]
         small, large = sorted(sizes)
         ones = [_ones_ahead(axes, side) for side in sides]
-        if large == 1 and ones[0] != ones[1]:  # of several ones the inner ones stay: keys, of which there is but one
+        if (
+            large == 1 and ones[0] != ones[1]
+        ):  # of several ones the inner ones stay: keys, of which there is but one
             sides[ones.index(max(ones))].pop()
         elif small == large:
             axes.same.union(*(side.pop() for side in sides))

@@ -16,7 +16,6 @@ from wsopt.emit.recipe import Check
 from wsopt.emit.recipe_views import view_checks
 from wsopt.errors import LoweringError
 from wsopt.graph.symbolic import said
-from wsopt.graph.types import Graph
 from wsopt.lowering.fixed import fixed_of
 from wsopt.lowering.refused import problems
 from wsopt.ranges.points import Grid, Point
@@ -57,7 +56,9 @@ def check_forms(extents: Extents, grid: Grid, cells: Iterable[Point]) -> None:
         for point in dict.fromkeys((first, cell)):
             problem = next(problems(extents.region(point), extents.machine), None)
             if problem is not None:
-                raise LoweringError(f"with {said(extents.values(point))}: {problem}")
+                raise LoweringError(
+                    f"with {said(extents.values(point))}: {problem}{_or_else(extents, point)}"
+                )
         if first != cell and _form(extents, first) != _form(extents, cell):
             raise LoweringError(_told(extents, first, cell))
 
@@ -72,26 +73,34 @@ def _told(extents: Extents, first: Point, last: Point) -> str:
             f"{head}rows that are reduced have {rows[0]} elements and {rows[1]}, and a kernel has one length of "
             f"them; {_NUMBERS}"
         )
-    pitched = [_pitched(extents.graph(point)) for point in (first, last)]
-    for tensor in sorted(pitched[0] ^ pitched[1]):
-        bits = extents.graph(last).type_of(tensor).dtype.bits
+    uneven = _uneven(extents, first), _uneven(extents, last)
+    for tensor in sorted(uneven[0].keys() ^ uneven[1].keys()):
         return (
             f"{head}rows of tensor {tensor} begin at multiples of {TMA_BITS // 8} bytes with one of them alone; "
-            f"let the extent be a product, such as {TMA_BITS // bits} times a dimension, or {_NUMBERS}"
+            f"{_product((uneven[0] | uneven[1])[tensor])}, or {_NUMBERS}"
         )
     begin = next(_alike_from(extents, first, last), "") or _NUMBERS
     return f"{head}short rows are read several as one, and others are not; {begin}"
 
 
-def _pitched(graph: Graph) -> set[str]:
-    """The tensors outside of the kernel whose rows begin as TMA takes them."""
-    names = [*(one.name for one in graph.inputs), *graph.outputs]
-    types = {name: graph.type_of(name) for name in names}
-    return {
-        name
-        for name, own in types.items()
-        if math.prod(own.shape[:-1]) == 1 or own.shape[-1] * own.dtype.bits % TMA_BITS == 0
-    }
+def _or_else(extents: Extents, point: Point) -> str:
+    """What a range can do beside what is told of a graph of numbers with rows that begin anywhere."""
+    uneven = _uneven(extents, point)
+    return f"; or {_product(max(uneven.values()))}" if uneven else ""
+
+
+def _product(multiple: int) -> str:
+    return f"let the extent be a product, such as {multiple} times a dimension"
+
+
+def _uneven(extents: Extents, point: Point) -> dict[str, int]:
+    """The tensors with tiles whose rows do not begin as TMA takes them, with the multiples of elements that would."""
+    found, graph = dict[str, int](), extents.graph(point)
+    for name in {view.tensor for view in fixed_of(extents.region(point)).tiles}:
+        own = graph.type_of(name)
+        if math.prod(own.shape[:-1]) > 1 and own.shape[-1] * own.dtype.bits % TMA_BITS:
+            found[name] = TMA_BITS // own.dtype.bits
+    return found
 
 
 def _alike_from(extents: Extents, first: Point, last: Point) -> Iterator[str]:
