@@ -35,9 +35,8 @@ from wsopt.ranges.find import (
 from wsopt.ranges.forms import check_forms
 from wsopt.ranges.kinds import kind_of
 from wsopt.ranges.points import Grid, Point, grid_of, samples_of
-from wsopt.ranges.price import Extents, Kernel
+from wsopt.ranges.price import Extents, Kernel, Key
 from wsopt.report.layout import counted
-from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import for_trial
 from wsopt.solve.cover import Cover, Losses, cover, covering
 
@@ -93,12 +92,12 @@ class Chooser:
     deadline: Deadline = UNLIMITED
     found: dict[Point, Found] = field(default_factory=dict)
     bounds: dict[Structure, list[float]] = field(default_factory=dict)
-    kernels: dict[Schedule, Kernel] = field(default_factory=dict)
-    times: dict[Schedule, list[float]] = field(default_factory=dict)
+    kernels: dict[Key, Kernel] = field(default_factory=dict)
+    times: dict[Key, list[float]] = field(default_factory=dict)
     rejected: set[Structure] = field(default_factory=set)
     near: int = 0
     _kinds: dict[Structure, Hashable] = field(default_factory=dict)
-    _seen: set[tuple[Schedule, Point]] = field(default_factory=set)
+    _seen: set[tuple[Key, Point]] = field(default_factory=set)
 
     def search(self) -> None:
         """Search the samples, and price what came near at all cells."""
@@ -158,6 +157,7 @@ class Chooser:
             self.progress("cover", number, 0)
             columns = self._columns()
             best = [min(times) for times in zip(*(times for _, times in columns), strict=True)]
+            self._check_best(best)
             solved = self._solved_alone(best) if time.monotonic() > self.deadline.search_end else None
             columns = solved or columns
             losses = self._losses(columns, best)
@@ -169,6 +169,17 @@ class Chooser:
         raise InfeasibleError(
             f"graph {self.extents.symbolic.name}: no kernels settled on in {_ROUNDS} covers"
         )
+
+    def _check_best(self, best: list[float]) -> None:
+        """Raise InfeasibleError where some extents have no kernel at all."""
+        for cell, least in zip(self.grid.cells, best, strict=True):
+            if least == math.inf:
+                first, last = (said(self.extents.values(one)) for one in (self.grid.first(cell), cell))
+                graph = self.extents.symbolic.name
+                raise InfeasibleError(
+                    f"graph {graph}: no kernel takes all of {first} to {last}, for each is written for some of them; "
+                    "name more extents that are typical, or give such an extent as a number, in a graph for each"
+                )
 
     def _solved_alone(self, best: list[float]) -> Columns | None:
         """The solved kernels, if so few of them as are allowed serve all cells."""
