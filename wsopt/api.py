@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from wsopt.batch import BuildTask, build_at
@@ -67,8 +68,7 @@ def compile(
     read, record = as_graph(graph), _as_machine(machine)
     _check_options(time_limit, tuned, card, under, scheduler, cut)
     conditions = FREE if under is None else parse_conditions(under, "under")
-    if directory is not None:
-        check_target(Path(directory))
+    _check_directory(directory)
     show = progress or (lambda _stage, _done, _total: None)
     found: Build | CutBuild
     if cut or (not tuned and under is None and is_refused(read, record)):
@@ -105,12 +105,13 @@ def compile_range(
 
     Raises as `compile`; InputError for a graph without named dimensions too.
     """
+    _check_kind("kernels", kernels, int, f"a number from 1 to {MOST_KERNELS}")
+    _check_kind("scheduler", scheduler, str, "the address of a Dask scheduler, or None")
     if not 1 <= kernels <= MOST_KERNELS:
         raise InputError("kernels", [Problem("", f"{kernels}; give a number from 1 to {MOST_KERNELS}")])
     _check_time(time_limit)
+    _check_directory(directory)
     read, record = _as_symbolic(graph), _as_machine(machine)
-    if directory is not None:
-        check_target(Path(directory))
     show = progress or (lambda _stage, _done, _total: None)
     with workers_at(scheduler) as workers:
         found = build_range(
@@ -136,10 +137,10 @@ def _as_symbolic(graph: AnyGraph | SymbolicGraph) -> SymbolicGraph:
             return graph.symbolic()
         case Mapping():
             found = parse_any(dict(graph), "graph")
-        case Graph():
-            found = graph
-        case _:
+        case str() | os.PathLike():
             found = load_any(graph)
+        case _:
+            found = as_graph(graph)
     if not isinstance(found, SymbolicGraph):
         raise InputError(f"graph {found.name}", [Problem("/dims", "there are none: wsopt.compile takes it")])
     return found
@@ -197,8 +198,11 @@ def _check_options(
     scheduler: str | None,
     cut: bool,
 ) -> None:
-    """Raise InputError for options that are out of range or do not go together."""
+    """Raise InputError for options that are out of range or do not go together, TypeError for others."""
     _check_time(time_limit)
+    _check_kind("under", under, str, 'conditions such as "consumers=2,ring=3", or None')
+    _check_kind("card", card, str, "a card's name, or None")
+    _check_kind("scheduler", scheduler, str, "the address of a Dask scheduler, or None")
     if tuned and time_limit is not None:
         raise InputError(
             "time_limit", [Problem("", "does not go with tuned: a search cut short has no fixed candidates")]
@@ -220,8 +224,22 @@ def _check_options(
         raise InputError("cut", [Problem("", "does not go with options that are about one kernel's search")])
 
 
+def _check_kind(name: str, value: object, kind: type | UnionType, wanted: str) -> None:
+    """Raise TypeError for an option of another kind; None is of every kind."""
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{name} is {wanted}; this is {_called(value)}")
+
+
+def _check_directory(directory: str | os.PathLike[str] | None) -> None:
+    """Raise InputError for a folder that no build can be written to, TypeError for what is no path."""
+    _check_kind("directory", directory, str | os.PathLike, "a folder's path, or None")
+    if directory is not None:
+        check_target(Path(directory))
+
+
 def _check_time(time_limit: float | None) -> None:
-    """Raise InputError for a limit that is no time."""
+    """Raise InputError for a limit that is no time, TypeError for what is no number."""
+    _check_kind("time_limit", time_limit, int | float, "seconds, or None")
     if time_limit is not None and not time_limit > 0:
         raise InputError("time_limit", [Problem("", f"{time_limit!r}; give seconds, more than 0, or None")])
 

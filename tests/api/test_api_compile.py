@@ -88,6 +88,10 @@ def test_a_module_of_torch_is_told_what_to_do() -> None:
         ({"card": "H200"}, InputError, "card: .* wants tuned=True beside it"),
         ({"machine": "h20O"}, InputError, "did you mean h20"),
         ({"machine": 3}, TypeError, "machine is a card's name, .* this is an int"),
+        ({"under": 5}, TypeError, "under is conditions such as .*; this is an int"),
+        ({"time_limit": "5"}, TypeError, "time_limit is seconds, or None; this is a str"),
+        ({"scheduler": 5}, TypeError, "scheduler is the address of a Dask scheduler, .* this is an int"),
+        ({"directory": 5}, TypeError, "directory is a folder's path, or None; this is an int"),
         ({"directory": "absent/below"}, InputError, "the folder absent does not exist"),
         ({"seeds": 3}, TypeError, "unexpected keyword argument 'seeds'"),
     ],
@@ -98,6 +102,20 @@ def test_options_are_checked_before_the_search(
     monkeypatch.setattr(api, "build_at", lambda *arguments, **options: pytest.fail("searched"))
     with pytest.raises(error, match=told):
         wsopt.compile(small(), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"graph": 5}, TypeError, "takes a wsopt.Graph, .*; this is an int"),
+        ({"kernels": "4"}, TypeError, "kernels is a number from 1 to 64; this is a str"),
+        ({"kernels": 0}, InputError, "kernels: 0; give a number from 1 to 64"),
+        ({"directory": 5}, TypeError, "directory is a folder's path"),
+    ],
+)
+def test_options_of_a_range_are_checked(options: dict[str, Any], error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        wsopt.compile_range(**{"graph": small(), **options})
 
 
 def test_tuned_without_measurements(cached: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,3 +152,20 @@ def test_scores_keep_their_digits_under_masks_of_zeros_and_ones(large: float, re
     for split in (False, True):
         found, _ = evaluate_region(graph, region, inputs, split=split)
         assert relative_error(found["o"].astype(np.float32), wanted) < TOLERANCE["bf16"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "queries", "keys"), [(1, 1, 1), (1, 8, 1), (2, 8, 1), (2, 1, 1), (2, 8, 72)]
+)
+def test_a_single_key_of_grouped_heads_is_what_streams(batch: int, queries: int, keys: int) -> None:
+    """Of two axes of one element that a reshape leaves, the inner one is that of the keys."""
+    g = GraphBuilder("grouped")
+    q = g.input("q", (batch, 4, queries, 64), "bf16")
+    k, v = (g.input(name, (batch, 2, keys, 64), "bf16") for name in "kv")
+    groups = g.reshape(q, shape=(batch, 2, 2, queries, 64))
+    k, v = (g.reshape(one, shape=(batch, 2, 1, keys, 64)) for one in (k, v))
+    p = g.cast(g.softmax(g.matmul(groups, k, transpose_b=True) * 0.125), dtype="bf16")
+    g.output(g.reshape(g.cast(g.matmul(p, v), dtype="bf16"), shape=(batch, 4, queries, 64), name="y"))
+    graph = g.build()
+    assert [view.tensor for view in find_region(graph).stationary_operands] == ["q"]
+    check(graph)

@@ -103,8 +103,16 @@ def test_powers(exponent: float) -> None:
     np.testing.assert_allclose(found, wanted, rtol=5e-6, atol=1e-6)
 
 
-def test_a_power_by_a_tensor_has_no_expansion() -> None:
-    assert expand("pow", ("x", "e"), lambda *_: "v", approximate=False) is None
+@pytest.mark.parametrize("base", [2.0, 0.5, 1.0, 10.0, 1e-3, 3])
+def test_powers_of_a_number(base: float) -> None:
+    with np.errstate(all="ignore"):
+        found, wanted = run("pow", (base, X)), meaning("pow", (base, X), {})
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("base", ["x", 0, -2.0, float("inf"), float("nan")])
+def test_a_power_of_what_may_be_negative_by_a_tensor_has_no_expansion(base: Term) -> None:
+    assert expand("pow", (base, "e"), lambda *_: "v", approximate=False) is None
     assert expand("softmax", ("x",), lambda *_: "v", approximate=False) is None
 
 

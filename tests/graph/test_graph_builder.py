@@ -141,5 +141,7 @@ def test_misuse_in_python_is_a_type_error(g: GraphBuilder, x: Symbol) -> None:
         x + "y"  # type: ignore[operator]
     with pytest.raises(TypeError, match="missing a required argument"):
         g.cast(x)
+    with pytest.raises(TypeError, match="an output is what an operation returned; this is the str 'x'"):
+        g.output("x")  # type: ignore[arg-type]
     with pytest.raises(AttributeError):
         g.sofmax(x)

@@ -8,9 +8,9 @@ from emit_builds import build, graph_of, h200
 
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.graph.reference import random_inputs
+from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.lowering.structures import structures
-from wsopt.simulation import _expected, simulate
+from wsopt.simulation import _expected, _has_numbers, simulate
 
 
 def grown(g: GraphBuilder, low: float = 0.0) -> Symbol:
@@ -34,6 +34,13 @@ def test_infinities_that_a_graph_means_leave_inputs_as_they_are() -> None:
     before = inputs["x"].copy()
     assert np.isinf(_expected(graph, inputs)["y"].value).any()
     assert (inputs["x"] == before).all()
+
+
+def test_extents_at_which_smaller_inputs_have_numbers_are_executed() -> None:
+    """Sums of infinities of both signs are no numbers of the first inputs; smaller ones have a sum."""
+    assert np.isnan(evaluate(graph_of(grown), random_inputs(graph_of(grown), 0))["y"]).any()
+    assert _has_numbers(graph_of(grown))
+    assert not _has_numbers(graph_of(lambda g: g.div(0.0 * g.input("x", (8, 128), "f32"), 0.0, name="y")))
 
 
 @pytest.mark.slow

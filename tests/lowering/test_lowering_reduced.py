@@ -230,3 +230,17 @@ def test_of_one_element_the_last_axis_is_the_contiguous_one() -> None:
     w = reduced(graph_of(one), CUT, 3, longer=True).inputs[1]
     assert w.type.shape[0] > 1
     assert w.element_strides[0] * 16 % 128 == 0
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_a_column_of_what_is_contracted_stays_contiguous_along_the_rows(batch: tuple[int, ...]) -> None:
+    """A product over an axis of one element: the kernel copies its operand along the rows, which all lie together."""
+    g = GraphBuilder("outer")
+    x, w = g.input("x", (*batch, 328, 1), "bf16"), g.input("w", (*batch, 1, 256), "bf16")
+    g.output(g.cast(g.matmul(x, w) * g.input("f", (328, 1), "f32"), dtype="bf16", name="y"))
+    (longer,) = further(g.build(), Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, True, False, 1, 1), 3)
+    given = {item.name: item for item in longer.inputs}
+    assert given["x"].type.shape[-1] > 1
+    assert given["x"].element_strides[-2] == 1
+    assert not any(stride % 8 for stride in given["x"].element_strides if stride > 1)
+    assert given["w"].element_strides[-1] == given["f"].element_strides[-1] == 1

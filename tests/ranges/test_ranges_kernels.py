@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 
 from wsopt.checker import verify
-from wsopt.errors import LoweringError
+from wsopt.errors import InfeasibleError, LoweringError
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.reference import random_inputs
 from wsopt.graph.symbolic import SymbolicGraph, bound
 from wsopt.interpret import execute, mma
 from wsopt.interpret.faults import InterpreterError
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.price import lower
+from wsopt.pool.local import LOCAL
 from wsopt.program.types import Sharing, Structure
+from wsopt.ranges.choose import chooser_of
 from wsopt.ranges.find import Task, search_at
 from wsopt.ranges.kinds import kind_of
 from wsopt.ranges.price import Extents, Kernel
@@ -68,6 +71,49 @@ def test_a_kernel_refuses_a_contracted_axis_that_its_schedule_is_not_for(h200: M
     assert not extents.runs(kernel, (8,)) or kernel.recipe.checks
     assert not extents.runs(kernel, (1023,))  # rows that TMA cannot move
     assert extents.microseconds(kernel, (1023,)) == math.inf
+
+
+def test_kernels_of_one_schedule_and_two_texts_are_two(h200: Machine) -> None:
+    """Of one sequence the heads are the only batch axis, and tensors have an axis less: that is in the text alone."""
+    g = GraphBuilder("attention")
+    b = g.dim("b", 1, 8)
+    q = g.input("q", (b, 2, 64, 64), "bf16")
+    k, v = (g.transpose(g.input(name, (b, 64, 2, 64), "bf16"), perm=(0, 2, 1, 3)) for name in "kv")
+    p = g.cast(g.softmax(g.matmul(q, k, transpose_b=True)), dtype="bf16")
+    g.output(g.cast(g.matmul(p, v), dtype="bf16", name="y"))
+    chooser = chooser_of(Extents(g.symbolic(), h200), 2, lambda _stage, _done, _total: None, LOCAL)
+    s = next(structures(chooser.extents.region((1,)), h200))
+    one, many = (_kernel(chooser.extents, s, home) for home in (1, 8))
+    assert one.key.schedule == many.key.schedule
+    chooser._add(one)
+    chooser._add(many)
+    assert [*chooser.kernels.values()] == [one, many]
+
+
+def test_extents_that_no_kernel_is_left_for_are_named(h200: Machine) -> None:
+    chooser = chooser_of(Extents(_projection(), h200), 1, lambda _stage, _done, _total: None, LOCAL)
+    kernel = _kernel(chooser.extents, BASE, 64)
+    chooser._add(kernel)
+    chooser.times[kernel.key][-1] = math.inf
+    with pytest.raises(InfeasibleError, match="no kernel takes all of tokens = 4033 to tokens = 4096"):
+        chooser.choose()
+
+
+def test_a_cell_whose_first_extents_a_kernel_refuses_is_not_its_own(h200: Machine) -> None:
+    """Contracted axes of 296 and 328 elements: the last ends in 8 of a K-block, and the kernel takes that one."""
+    g = GraphBuilder("product")
+    g.dim("n", 1, 48, typical=[36, 41])
+    x, w = (g.input(name, (64, "8*n"), "bf16") for name in "xw")
+    g.output(g.matmul(x, w, transpose_b=True, name="y"))
+    chooser = chooser_of(Extents(g.symbolic(), h200), 1, lambda _stage, _done, _total: None, LOCAL)
+    kernel = _kernel(chooser.extents, replace(BASE, tail=16), 41)
+    chooser._add(kernel)
+    times = dict(zip(chooser.grid.cells, chooser.times[kernel.key], strict=True))
+    assert chooser.extents.runs(kernel, (41,))
+    assert times[(41,)] == math.inf
+    assert chooser.extents.refusal(kernel, (37,)) == (
+        "the contracted axis has 296 elements: this schedule takes 1 to 16 more than a multiple of 64"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ tensor may be query, key and value.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -336,7 +337,12 @@ def regroup(axes: Axes, node: str, old: str, new: str) -> None:
             side[-1:] = reversed(axes.leaves(side[-1]))
         sizes = [axes.extents[side[-1]] for side in sides]
         small, large = sorted(sizes)
-        if small == large:
+        ones = [_ones_ahead(axes, side) for side in sides]
+        if (
+            large == 1 and ones[0] != ones[1]
+        ):  # of several ones the inner ones stay: keys, of which there is but one
+            sides[ones.index(max(ones))].pop()
+        elif small == large:
             axes.same.union(*(side.pop() for side in sides))
         elif small == 1:  # an axis of extent one comes or goes
             sides[sizes.index(1)].pop()
@@ -346,3 +352,9 @@ def regroup(axes: Axes, node: str, old: str, new: str) -> None:
             )
         else:
             axes.cut(sides[sizes.index(large)][-1], large // small)
+
+
+def _ones_ahead(axes: Axes, side: Sequence[Dim]) -> int:
+    """How many axes of one element come next on a side of a reshape, which has the outermost ones last."""
+    leaves = (leaf for axis in reversed(side) for leaf in axes.leaves(axis))
+    return sum(1 for _ in itertools.takewhile(lambda leaf: axes.extents[leaf] == 1, leaves))

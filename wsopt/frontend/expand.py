@@ -60,11 +60,23 @@ def _gated(emit: Emit, x: Term, gate: Term) -> Term:
     return emit("add", (emit("mul", (half, gate)), half))
 
 
+def _power_of_number(emit: Emit, base: float, exponent: Term) -> Term | None:
+    """b**e for a number b: exp2(e log2 b); None for one that has no logarithm. Whatever e is, 1**e is 1."""
+    if base == 1:
+        return emit("where", (emit("equal", (exponent, exponent)), 1.0, 1.0))
+    if not 0 < base < math.inf:
+        return None
+    return emit("exp2", (exponent if base == 2 else emit("mul", (exponent, math.log2(base))),))
+
+
 def _power(emit: Emit, x: Term, exponent: Term) -> Term | None:
-    """x**e for a number e: by multiplication for small whole e, else exp2(e log2 |x|); None for a tensor e.
+    """x**e for a number e: by multiplication for small whole e, else exp2(e log2 |x|); for a number x as above; None
+    for two tensors.
 
     A large whole exponent keeps the sign of x if it is odd; the power of a negative x by a fraction is nan.
     """
+    if not isinstance(x, str):
+        return _power_of_number(emit, float(x), exponent)
     if isinstance(exponent, str):
         return None
     if exponent == 0:
@@ -195,6 +207,10 @@ def pointwise(pool: Pool, node: Node, args: tuple[Term, ...], *, approximate: bo
     flavour = node.attr("approximate", str) if node.op == "gelu" else ""
     result = expand(node.op, args, emit, approximate=approximate, flavour=flavour)
     if result is None:
-        remedy = "; the exponent is a number, else write exp2(e * log2(x))" if node.op == "pow" else ""
+        remedy = (
+            "; one of them is a number, and a base is positive then; else write exp2(e * log2(x))"
+            if node.op == "pow"
+            else ""
+        )
         raise LoweringError(f"node {node.name}: {node.op} of these operands is not lowered{remedy}")
     return result

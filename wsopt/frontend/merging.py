@@ -14,7 +14,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, RawDim, RawView
 from wsopt.frontend.kinds import Kind
-from wsopt.tensors.views import BATCHES, Chosen, Role, View
+from wsopt.tensors.views import BATCHES, TRANSPOSED_BITS, Chosen, Role, View
 
 _WHOLE = (0, 1)
 _MERGED = {Kind.ROWS: (Role.COLUMN,), Kind.LONG_ROWS: (Role.COLUMN,)}
@@ -94,15 +94,16 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
     """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory.
 
     What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is. Of a product's
-    operand a dimension of one element comes before one with elements that lie together: a column of `[k, 1]` lies
-    along what is contracted.
+    operand a dimension of one element comes before one with elements that lie together, along which it may lie: a
+    column of `[k, 1]` lies along what is contracted.
     """
     outermost = {role: number for number, role in enumerate(BATCHES)} | {Role.SEGMENT: 0}
     multiplied = any(roles[dim.axis] is Role.STREAM for dim in dims)
+    along = {*Role} if raw.dtype.bits == TRANSPOSED_BITS else {Role.STREAM}
 
     def place(dim: RawDim) -> tuple[int, bool, int, bool]:
         outer = outermost.get(roles[dim.axis], len(BATCHES))
-        return outer, dim.stride > 0, -dim.stride, multiplied and dim.extent > 1
+        return outer, dim.stride > 0, -dim.stride, multiplied and dim.extent > 1 and roles[dim.axis] in along
 
     ordered = sorted(dims, key=place)
     parts = tuple(dim.part for dim in ordered)

@@ -139,7 +139,11 @@ class GraphBuilder:
         return self._symbol(name, draft.input.type)
 
     def output(self, *symbols: Symbol) -> None:
-        """Make these results outputs of the graph, after those before them."""
+        """Make these results outputs of the graph, after those before them. TypeError for what is no result."""
+        for symbol in symbols:
+            if not isinstance(symbol, Symbol):
+                kind = type(symbol).__name__
+                raise TypeError(f"an output is what an operation returned; this is the {kind} {symbol!r}")
         self._outputs.extend(str(self._operand(symbol)) for symbol in symbols)
 
     def build(self) -> Graph:

@@ -14,6 +14,7 @@ from wsopt.graph.lengths import compared_extents
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Input, row_major_strides
+from wsopt.tensors.views import TRANSPOSED_BITS, Role
 
 ALIGNMENT = 16
 """Extents stay multiples of 16 elements, so that TMA can move tensors of every element type."""
@@ -75,6 +76,19 @@ def _broadcast(axes: Axes) -> set[str]:
     return {name for path in axes.paths.values() for name in path if path[-1] in compared}
 
 
+def _column(axes: Axes, given: Input) -> int | None:
+    """The dimension along which the elements of a product's operand lie together whose last one has one element, as
+    `merging.py` orders them; None of other tensors.
+    """
+    shape, strides = given.type.shape, given.element_strides
+    ends = (axes.instance(use, len(path) - 1) for use, path in axes.paths.items() if path[-1] == given.name)
+    contracted = any(axes.roles.get(atom) is Role.STREAM for end in ends for atom in axes.all_atoms(end))
+    if not contracted or shape[-1] > 1 or given.type.dtype.bits != TRANSPOSED_BITS:
+        return None
+    pairs = enumerate(zip(shape, strides, strict=True))
+    return next((dim for dim, (extent, stride) in pairs if extent > 1 == stride), None)
+
+
 @dataclass(frozen=True, slots=True)
 class _Shapes:
     """The shapes that a graph's tensors have where its axes have other `extents`.
@@ -129,7 +143,7 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
         item["shape"] = shapes.shape(item["name"])
         given = graph.input(item["name"])
         assert given is not None, "inputs are the graph's"
-        strides = _new_strides(item["shape"], item.get("strides"), given)
+        strides = _new_strides(axes, item["shape"], item.get("strides"), given)
         if strides is not None:
             item["strides"] = strides
     for item in data["nodes"]:
@@ -141,7 +155,7 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
     return parse_derived(data, graph)
 
 
-def _new_strides(shape: list[int], strides: list[int] | None, given: Input) -> list[int] | None:
+def _new_strides(axes: Axes, shape: list[int], strides: list[int] | None, given: Input) -> list[int] | None:
     """The strides of an input in its new shape, where it had some or has to have some now; else None.
 
     Rows that TMA could not move are further apart, as a caller would have to lay them; not where they are as they lie
@@ -153,6 +167,9 @@ def _new_strides(shape: list[int], strides: list[int] | None, given: Input) -> l
     if last == 1 < math.prod(shape) and given.type.size == 1 < len(steps):
         # Of one element any axis could be the contiguous one, and the kernel has taken the last.
         return dense_strides(shape, [*(ALIGNMENT for _ in steps[1:]), 1])
+    if last > 1 and (along := _column(axes, given)) is not None:
+        # The kernel has taken another axis than the last, which had one element, as the contiguous one.
+        return dense_strides(shape, [1 if dim == along else ALIGNMENT for dim in range(len(steps))])
     if strides is None and not (last > 1 and moved and not _is_aligned(shape, steps, dtype)):
         return None
     return dense_strides(shape, list(steps))

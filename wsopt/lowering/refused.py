@@ -9,7 +9,7 @@ from wsopt.frontend.types import Region
 from wsopt.lowering.promotion import promotes
 from wsopt.machine.types import Machine
 from wsopt.targets import LoopKind, Sums, target_of
-from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, Role, View
+from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Role, View
 
 DEPTHS = (32, 64, 128, 256)
 """K-blocks of a loop that computes values."""
@@ -41,7 +41,7 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
         "tensor core transposes 16-bit types only: declare it with that axis last, transpose it before the call, and "
         "change the matmul's attr"
         for view in region.operands
-        if region.contractions and view.dtype.bits != 16 and view.roles[-1] is not Role.STREAM
+        if region.contractions and view.dtype.bits != TRANSPOSED_BITS and view.roles[-1] is not Role.STREAM
     )
     if region.chained and region.extent(Role.COLUMN) > machine.mma_columns_max:
         yield (

@@ -1,4 +1,4 @@
-"""Whether a kernel takes a call, from its launch recipe: the checks of its `bind`, at a graph's extents."""
+"""Whether a kernel takes a call, or why not, by its launch recipe: the checks of `bind`, at a graph's extents."""
 
 from __future__ import annotations
 
@@ -48,6 +48,15 @@ class _Call:
             case "multiple_of":
                 return left % right == 0
 
+    def worded(self, check: Check) -> str:
+        """What a check says."""
+        return "".join(part if isinstance(part, str) else self._said(part) for part in check.message)
+
+    def _said(self, part: Integer | tuple[Integer, ...]) -> str:
+        if isinstance(part, tuple):
+            return "[" + ", ".join(str(self.value(one)) for one in part) + "]"
+        return str(self.value(part))
+
 
 def _calculated(operator: str, values: list[int]) -> int:
     match operator, values:
@@ -68,17 +77,20 @@ def _calculated(operator: str, values: list[int]) -> int:
     raise ValueError(f"{operator} of {len(values)} values is no expression of a launch")
 
 
-def takes(recipe: Recipe, graph: Graph, processors: int) -> bool:
-    """Whether a kernel of this recipe takes a call with tensors of the graph's inputs."""
+def refusal(recipe: Recipe, graph: Graph, processors: int) -> str | None:
+    """What a kernel of this recipe says to a call with tensors of the graph's inputs; None where it takes it."""
     layouts = {one.name: (one.type.shape, one.element_strides) for one in graph.inputs}
     layouts |= {name: _dense(graph.type_of(name).shape) for name in graph.outputs}
     call = _Call(layouts, {"processors": processors})
-    ranks = all(len(layouts[one.name][0]) == one.rank for one in recipe.tensors)
-    if not ranks or not all(map(call.holds, recipe.tensor_checks)):
-        return False
+    for one in recipe.tensors:
+        if len(layouts[one.name][0]) != one.rank:
+            return f"tensor {one.name} has {len(layouts[one.name][0])} dimensions, expected {one.rank}"
+    for check in recipe.tensor_checks:
+        if not call.holds(check):
+            return call.worded(check)
     for name, value in recipe.names:
         call.names[name] = call.value(value)
-    return all(map(call.holds, recipe.checks))
+    return next((call.worded(check) for check in recipe.checks if not call.holds(check)), None)
 
 
 def _dense(shape: tuple[int, ...]) -> Layout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import tokenize
 from functools import lru_cache
@@ -17,6 +18,11 @@ _WORDS = frozenset(getattr(tokenize, name) for name in _PARTS if hasattr(tokeniz
 def alike(one: str, other: str) -> bool:
     """Whether two texts are one program, comments, messages and the order of tiles aside."""
     return one == other or _program(one) == _program(other)
+
+
+def digest(text: str) -> str:
+    """Equal for texts that are alike."""
+    return hashlib.sha256("\0".join(_program(text)).encode()).hexdigest()
 
 
 @lru_cache(maxsize=64)

@@ -32,11 +32,11 @@ from wsopt.ranges.find import (
     search_at,
     solved_at,
 )
+from wsopt.ranges.forms import check_forms
 from wsopt.ranges.kinds import kind_of
 from wsopt.ranges.points import Grid, Point, grid_of, samples_of
-from wsopt.ranges.price import Extents, Kernel
+from wsopt.ranges.price import Extents, Kernel, Key
 from wsopt.report.layout import counted
-from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import for_trial
 from wsopt.solve.cover import Cover, Losses, cover, covering
 
@@ -92,17 +92,18 @@ class Chooser:
     deadline: Deadline = UNLIMITED
     found: dict[Point, Found] = field(default_factory=dict)
     bounds: dict[Structure, list[float]] = field(default_factory=dict)
-    kernels: dict[Schedule, Kernel] = field(default_factory=dict)
-    times: dict[Schedule, list[float]] = field(default_factory=dict)
+    kernels: dict[Key, Kernel] = field(default_factory=dict)
+    times: dict[Key, list[float]] = field(default_factory=dict)
     rejected: set[Structure] = field(default_factory=set)
     near: int = 0
     _kinds: dict[Structure, Hashable] = field(default_factory=dict)
-    _seen: set[tuple[Schedule, Point]] = field(default_factory=set)
+    _seen: set[tuple[Key, Point]] = field(default_factory=set)
 
     def search(self) -> None:
         """Search the samples, and price what came near at all cells."""
         graph, machine = self.extents.symbolic, self.extents.machine
         points = samples_of(self.grid, SAMPLES)
+        check_forms(self.extents, self.grid, points)
         seconds = self.deadline.share(len(points), self.workers.at_once, self.deadline.samples_end)
         tasks = [Task(graph, machine, one, seconds=seconds, deadline=self.deadline) for one in points]
         results = self.workers.results(
@@ -125,16 +126,28 @@ class Chooser:
                 continue
             graph, extents = self.extents.symbolic.name, said(self.extents.values(point))
             raise LoweringError(
-                f"graph {graph}: no kernel of the range takes a call with {extents}: rows that are reduced, and an "
-                "axis that is held whole or is a part of a tensor's dimension, have a fixed extent in a kernel, and "
-                "rows of a tensor begin at multiples of 16 bytes; give such extents as numbers"
+                f"graph {graph}: no kernel of the range takes a call with {extents}: {self._complaint(point)}; "
+                "give such an extent as a number, in a graph for each"
             )
+
+    def _complaint(self, point: Point) -> str:
+        """What the kernel whose own extents are the nearest to these has against them."""
+        kernels = self.kernels.values()
+        nearest = min(kernels, key=lambda one: [abs(a - b) for a, b in zip(one.home, point, strict=True)])
+        why = self.extents.refusal(nearest, point)
+        return f"that for {said(self.extents.values(nearest.home))} says that {why}"
 
     def _add(self, kernel: Kernel) -> None:
         """A solved kernel, with its times at all cells. Its structure may have others, with other rings."""
         if kernel.key not in self.kernels:
             self.kernels[kernel.key] = kernel
-            self.times[kernel.key] = [self.extents.microseconds(kernel, cell) for cell in self.grid.cells]
+            self.times[kernel.key] = [self._microseconds(kernel, cell) for cell in self.grid.cells]
+
+    def _microseconds(self, kernel: Kernel, cell: Point) -> float:
+        """The time of a kernel at a cell; infinite where it does not take the least extents of it either."""
+        first = self.grid.first(cell)
+        taken = first in (cell, kernel.home) or self.extents.runs(kernel, first)
+        return self.extents.microseconds(kernel, cell) if taken else math.inf
 
     def choose(self) -> Choice:
         """The best cover by kernels that are solved and that serve their cells with one text. Where there is no time
@@ -144,6 +157,7 @@ class Chooser:
             self.progress("cover", number, 0)
             columns = self._columns()
             best = [min(times) for times in zip(*(times for _, times in columns), strict=True)]
+            self._check_best(best)
             solved = self._solved_alone(best) if time.monotonic() > self.deadline.search_end else None
             columns = solved or columns
             losses = self._losses(columns, best)
@@ -155,6 +169,17 @@ class Chooser:
         raise InfeasibleError(
             f"graph {self.extents.symbolic.name}: no kernels settled on in {_ROUNDS} covers"
         )
+
+    def _check_best(self, best: list[float]) -> None:
+        """Raise InfeasibleError where some extents have no kernel at all."""
+        for cell, least in zip(self.grid.cells, best, strict=True):
+            if least == math.inf:
+                first, last = (said(self.extents.values(one)) for one in (self.grid.first(cell), cell))
+                graph = self.extents.symbolic.name
+                raise InfeasibleError(
+                    f"graph {graph}: no kernel takes all of {first} to {last}, for each is written for some of them; "
+                    "name more extents that are typical, or give such an extent as a number, in a graph for each"
+                )
 
     def _solved_alone(self, best: list[float]) -> Columns | None:
         """The solved kernels, if so few of them as are allowed serve all cells."""

@@ -29,7 +29,7 @@ from wsopt.ranges.dispatch import dispatch_text
 from wsopt.ranges.document import RangeRecord, record_of, record_text
 from wsopt.ranges.find import Progress
 from wsopt.ranges.points import Point
-from wsopt.ranges.price import Extents, Kernel
+from wsopt.ranges.price import Extents, Kernel, Key
 from wsopt.ranges.text import range_text
 from wsopt.requirements import require_triton
 from wsopt.schedule.certificate import Certificate
@@ -121,7 +121,7 @@ def _made(
     raise CheckError(f"graph {graph.name}: the compiler rejects what is chosen; the last one, {rejected[-1]}")
 
 
-_Key = tuple[Schedule, Point]
+_Key = tuple[Key, Point]
 """A kernel, and the largest extents that it serves."""
 
 

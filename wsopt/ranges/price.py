@@ -20,12 +20,29 @@ from wsopt.perf import timing
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
-from wsopt.ranges.accepts import takes
+from wsopt.program.types import Structure
+from wsopt.ranges.accepts import refusal
+from wsopt.ranges.alike import digest
 from wsopt.ranges.points import Point
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import promotion, recurrence, unit_load
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What tells kernels apart: a schedule, and the text, which may say more of the extents, such as how many axes
+    their tensors have.
+    """
+
+    schedule: Schedule
+    text: str
+
+    @property
+    def structure(self) -> Structure:
+        """The structure of the kernel."""
+        return self.schedule.structure
 
 
 @dataclass(frozen=True)
@@ -41,12 +58,12 @@ class Kernel:
         """The schedule of the kernel."""
         return self.verified.schedule
 
-    @property
-    def key(self) -> Schedule:
+    @cached_property
+    def key(self) -> Key:
         """Equal for schedules that give one kernel: without what is said of the time at home."""
         first = self.schedule.prediction
         nothing = replace(first, **dict.fromkeys(_FIGURES, 0.0), waves=0, bound_by="")
-        return replace(self.schedule, prediction=nothing, ii=0)
+        return Key(replace(self.schedule, prediction=nothing, ii=0), digest(self.source))
 
     @cached_property
     def source(self) -> str:
@@ -105,7 +122,11 @@ class Extents:
 
     def runs(self, kernel: Kernel, point: Point) -> bool:
         """Whether the kernel takes a call with these extents."""
-        return takes(kernel.recipe, self.graph(point), self.machine.sm_count)
+        return self.refusal(kernel, point) is None
+
+    def refusal(self, kernel: Kernel, point: Point) -> str | None:
+        """What the kernel says to a call with these extents; None where it takes it."""
+        return refusal(kernel.recipe, self.graph(point), self.machine.sm_count)
 
     def microseconds(self, kernel: Kernel, point: Point) -> float:
         """The predicted time of the kernel at these extents; infinite where it does not take them."""

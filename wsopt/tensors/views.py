@@ -72,6 +72,8 @@ WITHOUT_FRACTION = {DType.BF16: 128, DType.F16: 1024}
 """The number of each type whose last bit of the fraction is worth one: bits of whole numbers are read behind it."""
 
 
+TRANSPOSED_BITS = 16
+"""Bits of the elements that the tensor core transposes: operands of others lie along what is contracted."""
 TMA_BITS = 128
 """Bits of which the addresses of a tensor map's rows are multiples (CUDA driver API, cuTensorMapEncodeTiled)."""
 
