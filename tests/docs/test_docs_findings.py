@@ -206,6 +206,45 @@ def test_lazy_rescaling_in_registers() -> None:
     assert f"they take more time, {of['attention_d256', '1none']['ratio']:.3f} in turns" in told
 
 
+def test_order_of_parts() -> None:
+    data, told = measured("calibration/h200_parts_order"), " ".join(PAGE.split())
+    us = {(row["graph"], row["layout"], row["kernel"]): row["median_us"] for row in data["rows"]}
+    after, before = (
+        {graph: time for (graph, layout, kernel), time in us.items() if (layout, kernel) == ("plain", which)}
+        for which in ("_apart", "_before")
+    )
+    few, narrow, wide, keys = "512_256_16384", "4096_128_8192", "128_4096_16384", "contiguous_1_64_8_131072"
+    first = f"takes {after[few]:.2f} us instead of {before[few]:.2f}, 4096 x 128 x 8192 {after[narrow]:.2f}"
+    assert f"{first} instead of {before[narrow]:.2f}" in told
+    assert f"128 x 4096 x 16384 {after[wide]:.2f} instead of {before[wide]:.2f}" in told
+    assert f"does not care ({after[keys]:.1f} and {before[keys]:.1f})" in told
+    place = {processor: block for block, processor in enumerate(data["blocks"])}
+    of_gpcs = [sorted(place[processor] for processor in cluster) for cluster in data["clusters"]]
+    assert of_gpcs[0] == list(range(16, 32))
+    assert all(cluster == list(range(cluster[0], cluster[0] + 16)) for cluster in of_gpcs[:5])
+    lost = [us[graph, "plain", "_rot"] / before[graph] - 1 for graph in (few, wide)]
+    assert (
+        f"for each tile lose {lost[0]:.0%} and {lost[1]:.0%}".replace("%", "", 1).replace("%", " %") in told
+    )
+    assert all(abs(us[graph, "xw", "_before"] / before[graph] - 1) < 0.01 for graph in (few, narrow, wide))
+
+
+def test_products_whose_parts_are_apart() -> None:
+    now, then = (
+        {
+            row["name"]: row["baselines"][0]["graph_ratio"] or row["baselines"][0]["ratio"]
+            for row in measured(f"few_tiles/{name}")["rows"]
+        }
+        for name in ("h200_first_parts", "h200")
+    )
+    both = [name for name in now if name in then]
+    after, before = (statistics.geometric_mean(ratios[name] for name in both) for ratios in (now, then))
+    told = " ".join(PAGE.split())
+    assert all(then[name] < 1 for name in both)
+    assert f"Of the {len(both)} products that were behind cuBLAS" in told
+    assert f"is {after:.3f} of it, {before:.3f} before" in told
+
+
 def test_turns_with_kernels_of_before() -> None:
     rows = measured("calibration/h200_turns")["rows"]
     assert {row["status"] for row in rows} == {"ok"}
