@@ -245,6 +245,44 @@ def test_products_whose_parts_are_apart() -> None:
     assert f"is {after:.3f} of it, {before:.3f} before" in told
 
 
+def test_survey() -> None:
+    rows = [
+        row
+        for path in sorted((ROOT / "docs" / "survey").glob("*.json"))
+        for row in measured(f"survey/{path.stem}")["rows"]
+    ]
+    graphs = {path.stem for path in (ROOT / "docs" / "survey" / "graphs").glob("*.json")}
+    assert {row["status"] for row in rows} == {"ok"}
+    assert graphs <= {row["name"] for row in rows}
+    assert all(any(row["name"].startswith(graph) for graph in graphs) for row in rows)
+    ratios: dict[str, dict[str, float]] = {}
+    for row in rows:
+        for one in row["baselines"]:
+            if one["status"] == "ok":
+                ratios.setdefault(one["name"], {})[row["name"]] = one["graph_ratio"] or one["ratio"]
+    mean = {name: f"{statistics.geometric_mean(own.values()):.2f}" for name, own in ratios.items()}
+    told = " ".join(PAGE.split())
+    assert f"{len(graphs)} graphs of many kinds" in told
+    assert (
+        f"beside Inductor {mean['inductor']} in the geometric mean of {len(ratios['inductor'])} kernels"
+        in told
+    )
+    assert f"beside cuDNN's attention {mean['sdpa_cudnn']} of {len(ratios['sdpa_cudnn'])}" in told
+    assert f"which has the product alone, {mean['cublas']} of {len(ratios['cublas'])}." in told
+    off = {
+        row["name"]: row["predicted_us"] / (row["kernel_graph"] or row["kernel"])["median_us"] - 1
+        for row in rows
+    }
+    assert f"off by {100 * statistics.mean(map(abs, off.values())):.1f} % on the mean" in told
+    own = ratios["cublas"]
+    assert f"1000 x 3000 x 1000 at {own['gemm_1000_3000_1000']:.2f} of cuBLAS" in told
+    assert f"4096 x 128 x 8192 at {own['gemm_n128']:.2f}" in told
+    assert (
+        f"predicted {-100 * off['gemm_n128']:.0f} % too fast; 300 x 4096 x 4096 at {own['gemm_m300']:.2f}"
+        in told
+    )
+
+
 def test_turns_with_kernels_of_before() -> None:
     rows = measured("calibration/h200_turns")["rows"]
     assert {row["status"] for row in rows} == {"ok"}

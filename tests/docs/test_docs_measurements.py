@@ -143,6 +143,12 @@ def test_few_tiles(tmp_path: Path) -> None:
     assert told in readme
 
 
+def test_survey(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    assert bench_docs.main([*map(str, sorted((DOCS / "survey").glob("*.json"))), "-o", str(page)]) == 0
+    assert page.read_text(encoding="utf-8") == (DOCS / "survey.md").read_text(encoding="utf-8")
+
+
 def test_validations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The page's links are relative to it, so it is written beside a link to the files.
     (tmp_path / "model").symlink_to(DOCS / "model")
