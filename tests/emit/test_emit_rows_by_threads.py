@@ -19,7 +19,7 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import Mutant
 from wsopt.lowering.row_structures import row_structures
 from wsopt.machine import Machine
-from wsopt.perf.costs import TILE_GRAIN, memory_cycles
+from wsopt.perf.copies import TILE_GRAIN, memory_cycles
 from wsopt.program.facts import Signal
 from wsopt.program.ids import OpKind, Unit
 from wsopt.program.types import Sharing, Structure

@@ -11,7 +11,7 @@ from tile_graphs import region_of
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.contention import held_cycles, slot_lifetime
-from wsopt.perf.costs import TILE_GRAIN
+from wsopt.perf.copies import TILE_GRAIN
 from wsopt.perf.effective_ii import bytes_on_the_way, effective_ii, stream_effective_ii
 from wsopt.perf.price import lower
 from wsopt.program.facts import Arithmetic, Read

@@ -11,7 +11,8 @@ from schedule_examples import Example, attention, region, structure
 
 from wsopt.machine import Machine
 from wsopt.perf import paths, timing
-from wsopt.perf.costs import load_cycles, mma_cycles
+from wsopt.perf.copies import load_cycles
+from wsopt.perf.costs import mma_cycles
 from wsopt.perf.demand import k_block_demand
 from wsopt.perf.epilogue import Epilogues, Refill, epilogue_cycles, epilogues, refill
 from wsopt.perf.price import lower

@@ -12,9 +12,16 @@ import math
 from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
+from wsopt.perf.copies import (
+    copy_issue,
+    copy_lines,
+    exchange_cycles,
+    load_cycles,
+    memory_cycles,
+    place_cycles,
+)
 from wsopt.perf.reductions import starts
 from wsopt.program.facts import (
-    PLACES_AT_A_TIME,
     Arithmetic,
     Beside,
     Copy,
@@ -33,10 +40,6 @@ from wsopt.program.facts import (
 from wsopt.program.ids import Unit
 from wsopt.tensors.parts import parts
 
-_SWIZZLE_BYTES = 128
-TILE_GRAIN = 4
-"""Cycles of one unit of the model's time where an iteration is a tile, whose intervals have some thousand."""
-
 _PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
 """The units of the model that are pipes of the arithmetic."""
 
@@ -53,52 +56,6 @@ PROMOTION = InstructionMix({"add": 1})
 """What adding a partial sum takes, an element."""
 SCALED_PROMOTION = InstructionMix({"fma": 1})
 """What adding a partial sum times a factor takes, an element."""
-
-# --- copies ---------------------------------------------------------------------------------------------
-
-
-def load_cycles(
-    nbytes: float, machine: Machine, clock_mhz: float | None = None, *, distinct: bool = False
-) -> int:
-    """Cycles for which bytes hold the SM's path from L2, at the bandwidth that all SMs share; of `distinct` ones its
-    share of its GPC's path, which fetches once what several SMs read.
-
-    The bandwidth does not go with the SMs' clock; without one, cycles are of the sustained clock.
-    """
-    bandwidth = machine.l2_distinct_bandwidth if distinct else machine.l2_bandwidth
-    clock = clock_mhz or machine.sustained_clock_mhz
-    return math.ceil(nbytes * machine.sm_count * clock * 1e6 / bandwidth)
-
-
-def memory_cycles(nbytes: int, tiles: int, machine: Machine, from_l2: float = 0.0) -> int:
-    """Cycles for which bytes hold an SM's share of device memory, or its path from L2 where that is narrower or more
-    bytes come `from_l2`.
-
-    To the nearest grain: rounded up, a tile of few rows would pay more for each than one of many.
-    """
-    sharers = min(tiles, machine.sm_count)
-    share = machine.dram_sustained_bandwidth / sharers / (machine.sustained_clock_mhz * 1e6)
-    path = load_cycles(max(nbytes, from_l2), machine)
-    return max(1, round(max(nbytes / share, path) / TILE_GRAIN)) * TILE_GRAIN
-
-
-@functools.lru_cache(maxsize=1024)  # every order of tiles asks for the same few copies
-def copy_lines(copy: Copy, machine: Machine) -> float:
-    """Bytes of the L2 lines that a copy's box touches.
-
-    A row narrower than a line still costs one; rows that do not start with a line straddle another, on the
-    average over the places where they can start, and where they do not start with a sector either, each line
-    costs more. A row wider than a swizzle is copied in pieces of one, and each of them straddles.
-    """
-    line = machine.l2_line_bytes
-    step = math.gcd(copy.pitch_bytes, line)
-    lines = 0.0
-    for part in parts(copy.row_bytes):
-        pieces = math.ceil(part.length / _SWIZZLE_BYTES)
-        lines += pieces * max(1.0, part.length / pieces / line + 1 - step / line)
-    if step < machine.l2_sector_bytes:
-        lines *= machine.sector_split_factor
-    return copy.rows * lines * line
 
 
 @functools.singledispatch
@@ -131,38 +88,6 @@ def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> C
     first += latency.other_block * copy.paired
     issue, places = copy_issue(machine) + exchange_cycles(copy, machine), place_cycles(copy, machine)
     return Cost(places + max(1, copy.apart) * issue, places + math.ceil(first) + busy, Unit.TMA, busy, pipes)
-
-
-def place_cycles(copy: Copy, machine: Machine) -> int:
-    """Cycles in which the places of pieces that are copied apart come from L2, or where device memory is streamed
-    through from there, some at a time; of those that are loaded ahead of the wait for a slot none, for they come
-    meanwhile.
-    """
-    if copy.ahead:
-        return 0
-    latency = machine.latency
-    first = latency.tma_load_dram if copy.from_memory else machine.first_bytes(latency.tma_load_l2)
-    return math.ceil(-(-copy.apart // PLACES_AT_A_TIME) * first)
-
-
-def exchange_cycles(copy: Copy, machine: Machine) -> int:
-    """Cycles in which all threads of a warp get a place that one of them has: exchanges among as many threads as have
-    places, as Triton 3.6 writes them. Triton 3.9 has an instruction for it, which was not measured.
-    """
-    return math.ceil(math.log2(copy.apart) * machine.latency.shuffle) if copy.ahead else 0
-
-
-def outside_cycles(copy: Copy, machine: Machine) -> int:
-    """Cycles of a copy in which an SM asks device memory for nothing: it fills rows beyond the tensor's end, piece by
-    piece of a swizzle.
-    """
-    pieces = sum(math.ceil(part.length / _SWIZZLE_BYTES) for part in parts(copy.row_bytes))
-    return math.ceil(copy.outside * pieces * machine.tma_outside_cycles)
-
-
-def copy_issue(machine: Machine) -> int:
-    """Cycles for which a thread is held by the start of a TMA copy."""
-    return math.ceil(machine.latency.mbarrier_wait)
 
 
 @cost.register

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import PROMOTION, copy_lines, cost, mma_cycles, rest_cycles
+from wsopt.perf.copies import copy_lines
+from wsopt.perf.costs import PROMOTION, cost, mma_cycles, rest_cycles
 from wsopt.program.demand import Demand
 from wsopt.program.facts import Member, Product, TileGrid
 from wsopt.program.ids import OpKind

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import busiest, held_cycles, issue_cycles, norm, slot_lifetime
-from wsopt.perf.costs import load_cycles
+from wsopt.perf.copies import load_cycles
 from wsopt.program.demand import Demand
 from wsopt.program.facts import Arithmetic, Read, Store
 from wsopt.program.ids import OpKind

@@ -11,7 +11,7 @@ from wsopt.machine.cost import unit_cycles
 from wsopt.machine.types import TILE_ROWS, Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.perf.contention import held_cycles, issue_cycles
-from wsopt.perf.costs import copy_issue, load_cycles
+from wsopt.perf.copies import copy_issue, load_cycles
 from wsopt.perf.splits import SplitCost, split_cost
 from wsopt.perf.stores import kind, kind_bytes, tile_stores
 from wsopt.program.epilogue import Epilogue, EpilogueCost

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import load_cycles
+from wsopt.perf.copies import load_cycles
 from wsopt.program.over_rows import (
     bundle_parts,
     carried,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import outside_cycles
+from wsopt.perf.copies import outside_cycles
 from wsopt.perf.over_rows import left_bytes
 from wsopt.perf.splits import counting_cycles, split_cost, workspace_bytes
 from wsopt.program.facts import Copy

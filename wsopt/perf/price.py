@@ -13,7 +13,8 @@ from dataclasses import replace
 from wsopt.entries import extended
 from wsopt.lowering.lower import Cuttable, grid_of, unpriced
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import TILE_GRAIN, copy_cost, cost
+from wsopt.perf.copies import TILE_GRAIN
+from wsopt.perf.costs import copy_cost, cost
 from wsopt.perf.demand import demand_apart, dram_bytes, last_demand, ring_slots, with_gpc
 from wsopt.perf.effective_ii import steady_loop
 from wsopt.perf.epilogue import epilogue_cost

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import load_cycles
+from wsopt.perf.copies import load_cycles
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.tensors.views import Role, pow2

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import busiest, contended_interval, iteration_energy, norm
-from wsopt.perf.costs import load_cycles
+from wsopt.perf.copies import load_cycles
 from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.over_rows import end_cycles
