@@ -76,7 +76,7 @@ def test_calls_run_at_once_and_with_kernels_when_they_are_built(workshop: Worksh
 
     def model(x: Tensor) -> Tensor:
         seen_by.add_(1)
-        return torch.cumsum(torch.relu(x @ w.T), -1)
+        return torch.cumprod(torch.relu(x @ w.T), -1)
 
     x = torch.randn(32, 128, dtype=B)
     with torch.no_grad(), watching() as seen:

@@ -149,7 +149,7 @@ def test_a_measurement_goes_on_inside_of_a_compilation(monkeypatch: pytest.Monke
         return 1.0, 2.0
 
     def model(x: Tensor, w: Tensor) -> Tensor:
-        return torch.cumsum(torch.relu(x @ w.T), -1)
+        return torch.cumprod(torch.relu(x @ w.T), -1)
 
     monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: [BUILT for _ in graphs])
     monkeypatch.setattr(measure, "measured_us", measured)
@@ -208,7 +208,7 @@ def test_what_wins_stays_whatever_its_kin(monkeypatch: pytest.MonkeyPatch) -> No
         return [Judged(theirs_us=1.0, refusal="" if one else "too slow") for one in wins]
 
     def model(x: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.exp(x @ w.T), torch.cumsum(x @ v.T, -1)
+        return torch.exp(x @ w.T), torch.cumprod(x @ v.T, -1)
 
     monkeypatch.setattr(rounds, "estimate", judged)
     x, w, v = (torch.randn(rows, 128, dtype=torch.bfloat16) for rows in (32, 64, 64))
@@ -226,7 +226,7 @@ def test_kernels_are_built_in_two_rounds_at_most(monkeypatch: pytest.MonkeyPatch
         return [Refusal("spills") for _ in wanted]
 
     def model(x: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.tanh(torch.exp(torch.relu(x @ w))), torch.cumsum(x @ v, -1)
+        return torch.tanh(torch.exp(torch.relu(x @ w))), torch.cumprod(x @ v, -1)
 
     monkeypatch.setattr(choose, "build_all", refused)
     shapes = ((32, 128), (128, 64), (128, 96))
