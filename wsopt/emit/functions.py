@@ -133,7 +133,7 @@ def first_place(plan: KernelPlan) -> tuple[list[str], str]:
         return [place_of(plan, "gl.program_id(0)")], "k_iterations"
     if plan.s.shares:
         return [*shares.first_tile(plan), place_of(plan, "tile")], "last - first"
-    part = f"part = {splits.part_at(plan, 'gl.program_id(0)')}"
+    part = splits.part_at(plan, "gl.program_id(0)")
     return [part, splits.PART_RANGE, place_of(plan, "part // SPLITS")], "last - first"
 
 
@@ -142,14 +142,14 @@ def _each_part(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     counts = role is not PartitionRole.CONSUMER or plan.in_loop
     body = f"{splits.PART_RANGE}\n{body}" if counts and not plan.ranged else body
     if not plan.s.persistent:
-        return [f"part = {splits.part_at(plan, 'gl.program_id(0)')}", body]
+        return [splits.part_at(plan, "gl.program_id(0)"), body]
     # Of a loop that computes values the launcher says how many there are.
     count = [] if plan.ranged else [f"parts = {PYTHON(tiles(plan))} * SPLITS"]
-    return [*count, f"for place in {_taken(plan, role, 'parts')}:", text.block(_at_place(plan, body))]
-
-
-def _at_place(plan: KernelPlan, body: str) -> str:
-    return f"part = {splits.part_at(plan, 'place')}\n{body}"
+    return [
+        *count,
+        f"for place in {_taken(plan, role, 'parts')}:",
+        text.block(f"{splits.part_at(plan, 'place')}\n{body}"),
+    ]
 
 
 def each_owed(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
@@ -161,7 +161,7 @@ def each_owed(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
     places = [place_of(plan, "part // SPLITS"), *plan.first_places()]
     owed = when("(owed >> taken) & 1", "\n".join([*places, *splits.brought(plan, epilogue)]))
     header = f"for place in {_taken(plan, PartitionRole.CONSUMER, 'parts')}:"
-    return ["taken = 0", header, text.block(_at_place(plan, f"{owed}\ntaken += 1"))]
+    return ["taken = 0", header, text.block(f"{splits.part_at(plan, 'place')}\n{owed}\ntaken += 1")]
 
 
 def _taken(plan: KernelPlan, role: PartitionRole, count: str) -> str:

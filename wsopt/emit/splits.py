@@ -104,10 +104,10 @@ def least_k_blocks(plan: KernelPlan, least: int) -> int:
 
 
 def part_at(plan: KernelPlan, place: str) -> str:
-    """The number of the part at a place of the order in which blocks take them; those of a tile have numbers that
-    follow each other.
+    """The line with the number of the part at a place of the order in which blocks take them; those of a tile have
+    numbers that follow each other.
     """
-    return f"part_at({place}, {_tiles(plan)})"
+    return f"part = part_at({place}, {_tiles(plan)})"
 
 
 def _tiles(plan: KernelPlan) -> str:

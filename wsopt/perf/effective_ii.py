@@ -166,7 +166,7 @@ class Stream:
             life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
             least = max(least, _asked(program, machine, ring)) if program.structure.dynamic else least
         if program.structure.occupancy:
-            least = max(least, _contended(program), _dispatched(program, machine))
+            least = max(least, _held_by_blocks(program), _dispatched(program, machine))
         return cls(program, machine, memory, _mixed(program, memory), life, least)
 
     def effective_ii(self, slots: int) -> int:
@@ -227,7 +227,7 @@ for two rows' parts of 4,096 elements fills 0.73 of them, and is as slow as that
 """
 
 
-def _contended(program: TileProgram) -> float:
+def _held_by_blocks(program: TileProgram) -> float:
     """Cycles of a tile where an SM has several blocks of one tile each, which contend for its units: a block that
     wants a unit while another one holds it waits.
     """

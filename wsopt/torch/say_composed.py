@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from wsopt.graph.types import DType
 from wsopt.torch.sizes import changes
-from wsopt.torch.table import as_numbers, aten, entry, found, prims
+from wsopt.torch.table import as_numbers, aten, check_real, entry, found, prims
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
 
@@ -30,40 +30,35 @@ def _with_series(w: Writer, x: Value, series: Sequence[float], away: Value) -> V
     return w.elementwise("where", near, total, away)
 
 
-def _check_real(w: Writer, op: str, *values: Value) -> None:
-    if not all(w.dtype(x).is_float for x in values):
-        raise Untaken(f"{op} of integers")
-
-
 @entry(aten.expm1.default)
 def _expm1(w: Writer, x: Value) -> Value:
-    _check_real(w, "expm1", x)
+    check_real(w, "expm1", x)
     return _with_series(w, x, _EXPM1, as_numbers("sub", w, w.elementwise("exp", x), 1.0))
 
 
 @entry(aten.log1p.default)
 def _log1p(w: Writer, x: Value) -> Value:
-    _check_real(w, "log1p", x)
+    check_real(w, "log1p", x)
     return _with_series(w, x, _LOG1P, w.elementwise("log", as_numbers("add", w, x, 1.0)))
 
 
 @entry(aten.sign.default)
 def _sign(w: Writer, x: Value) -> Value:
     """1 and -1, and 0 of what is neither above nor below zero, not-a-number too."""
-    _check_real(w, "sign", x)
+    check_real(w, "sign", x)
     below = w.elementwise("where", as_numbers("less", w, x, 0.0), number(-1.0), number(0.0))
     return w.elementwise("where", as_numbers("greater", w, x, 0.0), number(1.0), below)
 
 
 @entry(aten.isnan.default)
 def _isnan(w: Writer, x: Value) -> Value:
-    _check_real(w, "isnan", x)
+    check_real(w, "isnan", x)
     return w.elementwise("not_equal", x, x)
 
 
 @entry(aten.isinf.default)
 def _isinf(w: Writer, x: Value) -> Value:
-    _check_real(w, "isinf", x)
+    check_real(w, "isinf", x)
     return as_numbers("equal", w, w.elementwise("abs", x), math.inf)
 
 

@@ -8,14 +8,9 @@ from typing import Any
 
 from wsopt.torch.dtypes import dtype_of
 from wsopt.torch.sizes import changes
-from wsopt.torch.table import as_value, aten, entry
+from wsopt.torch.table import as_value, aten, check_real, entry
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer
-
-
-def _check_real(w: Writer, op: str, x: Value) -> None:
-    if not w.dtype(x).is_float:
-        raise Untaken(f"{op} of {w.dtype(x).value}")
 
 
 @entry(aten.cumsum.default)
@@ -25,7 +20,7 @@ def _cumsum(w: Writer, x: Value, dim: int, dtype: Any = None) -> Value:
         if not dtype.is_floating_point:
             raise Untaken(f"cumsum in {dtype}")
         x = w.cast(x, dtype_of(dtype))
-    _check_real(w, "cumsum", x)
+    check_real(w, "cumsum", x)
     if not x.dims:
         return x
     dim %= len(x.dims)
@@ -41,7 +36,7 @@ def _cumsum(w: Writer, x: Value, dim: int, dtype: Any = None) -> Value:
 def _gather(w: Writer, x: Value, dim: int, indices: Value, sparse_grad: bool = False) -> Value:
     """The element of each row that an index names: the sum of those at that place alone."""
     del sparse_grad
-    _check_real(w, "gather", x)
+    check_real(w, "gather", x)
     dim %= len(x.dims)
     _check_one_place(indices, dim)
     for other, extent in enumerate(indices.shape):
@@ -59,7 +54,7 @@ def _scatter_value(w: Writer, x: Value, dim: int, indices: Value, value: float) 
 @entry(aten.scatter.src)
 def _scatter(w: Writer, x: Value, dim: int, indices: Value, source: Value) -> Value:
     """A row with another element at the place that an index names."""
-    _check_real(w, "scatter", x)
+    check_real(w, "scatter", x)
     dim %= len(x.dims)
     _check_one_place(indices, dim)
     rest = [other for other in range(len(x.dims)) if other != dim]
@@ -133,8 +128,8 @@ def _like(w: Writer, source: Value, x: Value) -> Value:
         return source
     if w.dtype(source) is w.dtype(x):
         return source
-    _check_real(w, "a part", source)
-    _check_real(w, "a tensor with another part", x)
+    check_real(w, "a part", source)
+    check_real(w, "a tensor with another part", x)
     return w.cast(source, w.dtype(x))
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from wsopt.torch.table import as_numbers, aten, entry, found
+from wsopt.torch.table import as_numbers, aten, check_real, entry, found
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer
 
@@ -16,8 +16,7 @@ from wsopt.torch.writer import Writer
 def _reduction(op: str, *targets: Any) -> None:
     def write(w: Writer, x: Value, dims: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
         del dtype
-        if not w.dtype(x).is_float:
-            raise Untaken(f"{op} of {w.dtype(x).value}")
+        check_real(w, op, x)
         return w.reduce(op, x, [dims] if isinstance(dims, int) else dims or (), keepdim)
 
     entry(*targets)(write)
@@ -33,8 +32,7 @@ def _values_of(op: str, *targets: Any) -> None:
     """Extremes along a dimension, whose places are not said."""
 
     def write(w: Writer, x: Value, dim: int, keepdim: bool = False) -> tuple[Value]:
-        if not w.dtype(x).is_float:
-            raise Untaken(f"{op} of {w.dtype(x).value}")
+        check_real(w, op, x)
         return (w.reduce(op, x, [dim], keepdim),)
 
     entry(*targets)(write)
@@ -47,8 +45,7 @@ _values_of("reduce_min", aten.min.dim)
 def _reduction_of_all(op: str, *targets: Any) -> None:
     def write(w: Writer, x: Value, dtype: Any = None) -> Value:
         del dtype
-        if not w.dtype(x).is_float:
-            raise Untaken(f"{op} of {w.dtype(x).value}")
+        check_real(w, op, x)
         return w.reduce(op, x, (), False)
 
     entry(*targets)(write)

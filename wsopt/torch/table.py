@@ -43,6 +43,13 @@ def as_value(x: Value | float) -> Value:
     return x if isinstance(x, Value) else number(x)
 
 
+def check_real(w: Writer, op: str, *values: Value) -> None:
+    """Raise Untaken where an operation that our graphs have of floats alone is one of others."""
+    for dtype in map(w.dtype, values):
+        if not dtype.is_float:
+            raise Untaken(f"{op} of {dtype.value}")
+
+
 def as_numbers(op: str, w: Writer, *operands: Value | float) -> Value:
     """An elementwise operation of values and numbers."""
     values = [as_value(x) for x in operands]
