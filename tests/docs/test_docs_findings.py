@@ -206,6 +206,47 @@ def test_lazy_rescaling_in_registers() -> None:
     assert f"they take more time, {of['attention_d256', '1none']['ratio']:.3f} in turns" in told
 
 
+def test_turned_rows() -> None:
+    data, told = measured("calibration/h200_turned_rows"), " ".join(PAGE.split())
+    of = {row["graph"]: row for row in data["rows"]}
+    middle, first = of["softmax_middle"], of["sum_axis0"]
+    assert f"and took {middle['before_us']:.1f}." in told
+    share = middle["copy_us"] / middle["after_us"]
+    assert f"{middle['after_us']:.1f} us, {share:.3f} of a copy" in told
+    assert f"first axis {first['after_us']:.1f} us ({first['before_us']:.1f})" in told
+    (traced,) = (row for row in data["traced"] if (row["rows"], row["warps"]) == (64, 4))
+    assert f"in {traced['read']:,} cycles, which the model had with {traced['read_predicted']}," in told
+    assert f"staged it in {traced['store']:,} ({traced['store_predicted']})" in told
+
+
+def test_turns_of_consumers() -> None:
+    rows, told = measured("calibration/h200_consumer_turns")["rows"], " ".join(PAGE.split())
+    of = {(row["problem"], row["variant"]): f"{row['ratio']:.3f}" for row in rows}
+    small, large = (
+        {one: of[name, one] for name, one in of if name == which} for which in ("attention", "attention_d256")
+    )
+    assert small["issued"] == large["issued"]
+    assert f"issued its own: {small['issued']} for `attention` and for heads of 256" in told
+    assert f"ended {small['first result']} and {large['first result']}, until both have" in told
+    assert f"until both have {small['both results']} and {large['both results']}." in told
+    assert f"does not matter either, {large['scores first']}" in told
+
+
+def test_who_adds_parts_up() -> None:
+    data, told = measured("calibration/h200_who_adds"), " ".join(PAGE.split())
+    of = {(row["product"], row["added_by"]): f"{row['ratio']:.3f}" for row in data["rows"]}
+    for product, words in (
+        ("512x256x16384", "{} and {} there, with parts that stay in registers"),
+        ("512x576x16384", "{} and {} for 512 x 576 x 16384"),
+        ("4096x576x7168", "{} and {} for 4096 x 576 x 7168"),
+    ):
+        shared = of[product, "shared"], of[product, "shared, own part in registers"]
+        assert words.format(*shared) in told
+    tail = data["tail_us"]["512x256x16384"]
+    assert f"stored in {tail['stored']} us, the arrival takes {tail['arrived']}" in told
+    assert f"all parts in {tail['added_up']}:" in told
+
+
 def test_order_of_parts() -> None:
     data, told = measured("calibration/h200_parts_order"), " ".join(PAGE.split())
     us = {(row["graph"], row["layout"], row["kernel"]): row["median_us"] for row in data["rows"]}

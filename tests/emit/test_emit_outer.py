@@ -18,7 +18,7 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.lowering.structures import structures
 from wsopt.perf.price import lower
-from wsopt.program.row_layout import outer_layout
+from wsopt.program.row_layout import all_swizzled, outer_layout, tile_layout
 from wsopt.program.types import Structure
 from wsopt.simulation import simulate
 from wsopt.solve.bound import infeasible
@@ -54,6 +54,7 @@ def logsumexp(g: GraphBuilder) -> Symbol:
 
 CASES: dict[str, tuple[Body, Structure]] = {
     "middle": (softmax((3, 100, 72), 1), structure(16, 128, 2)),
+    "not swizzled": (softmax((3, 100, 72), 1), structure(8, 128)),
     "first": (softmax((512, 136), 0), structure(32, 512, 1, 8)),
     "norm": (norm, structure(64, 128)),
     "sum": (reduced((1000, 136), "f32", "reduce_sum"), structure(32, 128, 2)),
@@ -90,9 +91,9 @@ def test_compiles(other_triton: str) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("middle", ".load(ROWS_LAYOUT_TURNED).permute((1, 0))", ".permute((1, 0)).load(ROWS_LAYOUT)"),
-        ("sum", ".load(ROWS_LAYOUT_TURNED).permute((1, 0))", ".permute((1, 0)).load(ROWS_LAYOUT)"),
-        ("middle", "store(y_0_.permute((1, 0)))", "permute((1, 0)).store(y_0_)"),
+        ("not swizzled", ".load(ROWS_LAYOUT_TURNED).permute((1, 0))", ".permute((1, 0)).load(ROWS_LAYOUT)"),
+        ("not swizzled", "store(y_0_.permute((1, 0)))", "permute((1, 0)).store(y_0_)"),
+        ("sum", ".permute((1, 0)).load(ROWS_LAYOUT)", ".load(ROWS_LAYOUT)"),
         ("middle", "columns < ROW_LENGTH", "columns < ROW_LENGTH + 1"),
         ("columns' largest", "column = part * TILE_COLUMNS", "column = part"),
         ("sum", "axis=1", "axis=0"),
@@ -157,6 +158,17 @@ def test_threads_take_neighbours_of_one_column() -> None:
     assert layout.text() == "gl.BlockedLayout([8, 1], [1, 32], [4, 1], [0, 1])"
     assert (layout.rows, layout.columns) == (32, 32)
     assert layout.turned().text() == "gl.BlockedLayout([1, 8], [32, 1], [1, 4], [1, 0])"
+
+
+def test_lanes_whose_accesses_go_together_read_banks_of_their_own() -> None:
+    """Of a swizzled box the same 16 bytes of eight columns lie in all banks, and of one that is not in the same ones;
+    where a warp's lanes fill a line of a column they lie along it.
+    """
+    view = region_of(softmax((3, 512, 1024), 1)).row_sources[0].view
+    for rows, order in ((8, "[0, 1]"), (16, "[1, 0]"), (64, "[1, 0]"), (128, "[1, 0]"), (256, "[0, 1]")):
+        layout = tile_layout([view], rows, 128, 4, h200())
+        assert layout.text().endswith(f"{order})"), rows
+        assert all_swizzled([view], rows, 128) is (rows > 8)
 
 
 @pytest.mark.parametrize(("rows", "warps", "lanes", "apart"), [

@@ -24,7 +24,7 @@ from wsopt.emit.prefetched import layout_constants
 from wsopt.emit.sums import sum_layouts
 from wsopt.emit.tensors import PAIRS_LAYOUT, turned
 from wsopt.program.lazy import LEAST
-from wsopt.program.row_layout import reduces_outer, row_layout, tile_layout, widest_bits
+from wsopt.program.row_layout import all_swizzled, reduces_outer, row_layout, tile_layout, widest_bits
 from wsopt.tensors.views import Packing, Role, View
 
 
@@ -109,7 +109,7 @@ def _row_layouts(plan: KernelPlan, streamed: Sequence[View]) -> Iterator[tuple[s
     for step in sorted({view.step for view in streamed} - {1}):
         wider = replace(rows, vector=rows.vector * step).text()
         yield PAIRS_LAYOUT, wider, "how a tile of pairs lies there, which is split into one of each"
-    if reduces_outer(tiles):
+    if reduces_outer(tiles) and not all_swizzled(tiles, s.rows, s.columns):
         yield turned(plan.loop_layout), rows.turned().text(), "the same of columns, as they lie in memory"
 
 

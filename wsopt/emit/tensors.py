@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from wsopt.graph.types import DType
+from wsopt.program.row_layout import SWIZZLES, reduces_outer, swizzle_of
 from wsopt.tensors.parts import parts
 from wsopt.tensors.views import OUTER, Packing, Role, View
 
@@ -53,11 +54,8 @@ PAIRS_LAYOUT = "PAIRS_LAYOUT"
 WORD_BITS, _WORD = 16, ("gl.int16", "i16")
 """Bits of the words in which packed fragments are copied and loaded, and their type in Gluon and in a signature."""
 
-_SWIZZLES = (128, 64, 32)
 _FRAGMENT_SWIZZLES = (64,)
 """Swizzle of packed fragments: eight threads that load 16 bytes each, of two rows, then read all banks."""
-_SWIZZLED_ROWS = 8
-"""Rows after which a swizzle repeats: Triton lays out no less with one."""
 
 
 def word_elements(view: View) -> int:
@@ -152,12 +150,9 @@ def make_box(name: str, view: View, extents: Mapping[Role, int]) -> Box:
     """The box of a view that takes `extents` elements along its axes, one along batch and group."""
     shape = tuple(1 if role in OUTER else extents[role] for role in view.roles)
     inner = shape[-1] * view.dtype.bits // 8
-    few = math.prod(shape[:-1]) < _SWIZZLED_ROWS
-    fragments = view.packing is Packing.FRAGMENTS
-    shape = (*shape[:-1], shape[-1] // word_elements(view))
-    swizzles = _FRAGMENT_SWIZZLES if fragments else _SWIZZLES
-    swizzle = 0 if few else next((size for size in swizzles if inner % size == 0), 0)
-    return Box(name, view, shape, swizzle)
+    swizzles = _FRAGMENT_SWIZZLES if view.packing is Packing.FRAGMENTS else SWIZZLES
+    swizzle = swizzle_of(inner, math.prod(shape[:-1]), swizzles)
+    return Box(name, view, (*shape[:-1], shape[-1] // word_elements(view)), swizzle)
 
 
 def part_boxes(name: str, view: View, extents: Mapping[Role, int]) -> tuple[Box, ...]:
@@ -175,7 +170,11 @@ def part_boxes(name: str, view: View, extents: Mapping[Role, int]) -> tuple[Box,
 
 
 def row_box(name: str, view: View, extents: Mapping[Role, int], most: int) -> Box:
-    """Box of whole rows, not swizzled. Where that makes them one copy, rows are folded into parts of `most`."""
+    """Box of whole rows, not swizzled: a warp reads them along. Where that makes them one copy, rows are folded into
+    parts of `most`. What lies turned is swizzled, for a warp reads it across.
+    """
+    if reduces_outer((view,)):
+        return replace(make_box(name, view, extents), first=tuple(view.first.items()))
     *outer, columns = (1 if role in OUTER else extents[role] for role in view.roles)
     extent = view.of(view.roles[-1], view.extents[-1])
     fold = most if columns > most and extent % most == 0 and not view.cutouts else 0

@@ -9,10 +9,15 @@ do not need share the columns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
 from wsopt.tensors.views import Role, View
+
+SWIZZLES = (128, 64, 32)
+"""Bytes of a row of a box within which 16 of them change places, from row to row."""
+SWIZZLED_ROWS = 8
+"""Rows after which a swizzle repeats: Triton lays out no less with one."""
 
 ACCESS_BITS = 128
 """Bits that a thread's widest access to shared memory moves."""
@@ -25,13 +30,16 @@ own, and those of a warp lie next to each other.
 @dataclass(frozen=True, slots=True)
 class RowLayout:
     """A tile's elements over threads: `vector` neighbours a thread; (rows, columns) of a warp and of the warps. The
-    neighbours are of one row, or in an `outer` reduction of one column.
+    neighbours are of one row, or in an `outer` reduction of one column. The first threads of a warp lie along those
+    neighbours, or `across` them, so that those whose accesses go together are in banks of their own: swizzled, the
+    same bytes of eight columns are.
     """
 
     vector: int
     lanes: tuple[int, int]
     warps: tuple[int, int]
     outer: bool = False
+    across: bool = False
 
     @property
     def columns(self) -> int:
@@ -45,12 +53,18 @@ class RowLayout:
 
     def text(self) -> str:
         """The layout as Gluon writes it."""
-        own, order = ([self.vector, 1], [0, 1]) if self.outer else ([1, self.vector], [1, 0])
+        own = [self.vector, 1] if self.outer else [1, self.vector]
+        order = [0, 1] if self.outer is not self.across else [1, 0]
         return f"gl.BlockedLayout({own}, {list(self.lanes)}, {list(self.warps)}, {order})"
 
     def turned(self) -> RowLayout:
         """The layout of the transposed tile, of which each thread has the same elements."""
         return RowLayout(self.vector, self.lanes[::-1], self.warps[::-1], not self.outer)
+
+
+def swizzle_of(row_bytes: int, rows: int, swizzles: Iterable[int] = SWIZZLES) -> int:
+    """The widest swizzle of a box of so many rows, or 0 where none divides them or they are too few."""
+    return 0 if rows < SWIZZLED_ROWS else next((size for size in swizzles if row_bytes % size == 0), 0)
 
 
 def widest_bits(views: Iterable[View]) -> int:
@@ -65,10 +79,20 @@ def reduces_outer(views: Iterable[View]) -> bool:
 
 def tile_layout(views: Sequence[View], rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
     """The layout of a tile of rows of these tensors, which are read and stored: by TMA, or all by threads."""
-    layout = outer_layout if reduces_outer(views) else row_layout
-    whole = any(view.is_copied for view in views) or all(view.is_aligned for view in views)
+    outer, copied = reduces_outer(views), [view for view in views if view.is_copied]
+    whole = bool(copied) or all(view.is_aligned for view in views)
     access = ACCESS_BITS if whole else _APART_BITS
-    return layout(widest_bits(views), rows, columns, warps, machine, access)
+    if not outer:
+        return row_layout(widest_bits(views), rows, columns, warps, machine, access)
+    layout = outer_layout(widest_bits(views), rows, columns, warps, machine, access)
+    swizzled = bool(copied) and all_swizzled(copied, rows, columns)
+    return replace(layout, across=swizzled and layout.lanes[1] >= SWIZZLED_ROWS)
+
+
+def all_swizzled(views: Iterable[View], rows: int, columns: int) -> bool:
+    """Whether all boxes that are copied are swizzled: of `rows` by `columns`, whose rows are neighbours in memory."""
+    copied = (view for view in views if view.is_copied)
+    return all(swizzle_of(rows * view.dtype.bits // 8, columns) for view in copied)
 
 
 def outer_layout(
