@@ -230,6 +230,12 @@ class Operations:
         return tuple(sorted(self.writer.sources.keys() & plan.vectors.keys() - plan.scalars.keys()))
 
     @property
+    def reads_along_rows(self) -> bool:
+        """Whether a vector that the loop's values read runs along rows."""
+        row = row_role(self.plan.s.swap)
+        return any(row in self.writer.sources[name].spans for name in self._vectors)
+
+    @property
     def of_tiles(self) -> tuple[str, ...]:
         """The vectors that are loaded for every tile: not those of whole rows, where it is a part of rows."""
         return tuple(name for name in self._vectors if name not in self.of_rows)
