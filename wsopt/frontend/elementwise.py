@@ -35,7 +35,7 @@ Run = tuple[Dim, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Tensors:
-    """The dimensions of all tensors, each merged as far as runs are. So many of them are `stored`; `bits` are those of
+    """The dimensions of all tensors, each merged as far as runs are; so many are `stored`. `bits` are those of
     the narrowest elements.
     """
 
