@@ -17,6 +17,7 @@ from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node, row_major_strides
 from wsopt.lowering.reduced_graph import parse_derived
 from wsopt.partition.between import begins_anywhere, pitch, whole_row
+from wsopt.tensors.views import TMA_BITS
 
 
 def with_rooms(graph: Graph) -> Graph:
@@ -65,7 +66,9 @@ def _wants_room(graph: Graph, tensor: str, reader: Node) -> bool:
     if given is None:
         return True
     packed = given.constant and type_.rank == 2 and graph.consumers(tensor) == (reader,)
-    return given.strides in (None, row_major_strides(type_.shape)) and not packed
+    *steps, near = given.strides or row_major_strides(type_.shape)
+    odd = any(step * type_.dtype.bits % TMA_BITS for step in steps)
+    return odd and near == 1 and not packed
 
 
 def _copied(graph: Graph, tensor: str, taken: set[str], nodes: list[dict[str, Any]]) -> str:
