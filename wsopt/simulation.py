@@ -32,7 +32,7 @@ from wsopt.program.scalars import aligned_scalars
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import Role
 
-_NARROW = (DType.BF16, DType.F8E4M3, DType.F8E5M2, DType.I8)
+_NARROW = (DType.BF16, DType.F8E4M3, DType.F8E5M2, DType.I8, DType.BOOL)
 TOLERANCE = {DType.F32: 1e-4, DType.I32: 1e-4, DType.F16: 5e-3, **dict.fromkeys(_NARROW, 1e-2)}
 """Largest relative error of an output, by its type, in the norm. The reference rounds where the graph does, so
 that but few elements of an f8 output are rounded to another side.

@@ -33,6 +33,12 @@ def compared(g: GraphBuilder) -> Symbol:
     return g.cast(g.less(rows, columns), "i8", name="y")
 
 
+def conditions(g: GraphBuilder) -> Symbol:
+    """The same stored as truth values."""
+    x = g.input("x", (640,), "f32")
+    return g.less(g.reshape(x, shape=(640, 1)), g.reshape(x, shape=(1, 640)), name="y")
+
+
 def slopes(g: GraphBuilder) -> Symbol:
     """Distances of indices, which no input has, times a slope of each head."""
     i, j = (g.iota(shape=(5, 45, 600), axis=axis) for axis in (1, 2))
@@ -67,6 +73,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "of any width": (of_any_width, cut(4, 512)),
     "of batches": (of_batches, cut(4, 512)),
     "compared": (compared, cut(4, 512)),
+    "conditions": (conditions, cut(4, 512)),
     "slopes": (slopes, cut(4, 512)),
     "normed": (normed, cut(2, 1024)),
     "farthest": (farthest, cut(2, 1024)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import element_graphs
+import gather_graphs
 import pytest
 from tile_graphs import Body, extents, region_of
 
@@ -211,6 +212,11 @@ def test_a_table_that_batches_share_still_streams() -> None:
     assert len(region.operands) == 2
 
 
+def test_rows_at_an_index_are_no_vector_of_a_tile() -> None:
+    found = extents(region_of(gather_graphs.embedded))
+    assert found == {Role.BATCH: 2, Role.ROW: 11, Role.COLUMN: 608}
+
+
 def counted(rows: int, columns: int) -> Body:
     """A number where a row's index is the column's or more."""
 
@@ -228,3 +234,11 @@ def test_what_is_counted_alone_is_no_longer_than_a_check_takes(h200: Machine) ->
     )
     with pytest.raises(LoweringError, match=message):
         next(structures(region_of(counted(16384, 8192)), h200))
+
+
+def test_indices_alone_are_no_kernel(h200: Machine) -> None:
+    def body(g: GraphBuilder) -> Symbol:
+        return g.greater_equal(g.iota(shape=(64, 128), axis=0), g.iota(shape=(64, 128), axis=1), name="y")
+
+    with pytest.raises(LoweringError, match="it computes of indices alone, and reads no input"):
+        next(structures(region_of(body), h200))

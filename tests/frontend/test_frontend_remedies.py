@@ -320,11 +320,6 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "relu of integers": Remedy(integers(cast=False), "cast to f32 first", integers(cast=True)),
     "a sum of integers": Remedy(integer_rows(cast=False), "cast to f32 first", integer_rows(cast=True)),
-    "bools as an output": Remedy(
-        lambda g: g.greater(product(g), 0.0, name="y"),
-        'add a cast to "i8"',
-        lambda g: g.cast(g.greater(product(g), 0.0), "i8"),
-    ),
     "numbers as i32": Remedy(
         lambda g: g.cast(product(g), "i32", name="y"),
         'or cast it to "i8" where it is no larger',

@@ -36,12 +36,13 @@ Run = tuple[Dim, ...]
 @dataclass(frozen=True, slots=True)
 class _Tensors:
     """The dimensions of all tensors, each merged as far as runs are; so many are `stored`. `bits` are those of
-    the narrowest elements.
+    the narrowest elements. Of some an index may have `chosen` rows.
     """
 
     views: tuple[tuple[RawDim, ...], ...]
     bits: int
     stored: int
+    chosen: bool
 
     def varying(self, *runs: Run) -> int:
         """How many tensors vary along all of these runs."""
@@ -50,9 +51,9 @@ class _Tensors:
     def rows_of(self, others: Sequence[Run], last: Run) -> Run:
         """The run among `others` that has the rows of tiles whose columns are the `last`: that along which the most
         tensors vary. Where every tensor that is read repeats along some run, one with which all are vectors of a
-        tile, if there is one: each is then loaded once a row or once a column.
+        tile, if there is one: each is then loaded once a row or once a column. Rows at an index are no vector.
         """
-        if self.varying(*others, last) == self.stored:
+        if not self.chosen and self.varying(*others, last) == self.stored:
             vectors = [run for run in others if self.varying(run, last) == self.stored]
             if vectors:
                 return vectors[-1]
@@ -125,7 +126,8 @@ def _runs(axes: Axes, wide: Sequence[Dim], counted: set[Dim]) -> tuple[list[Run]
         else:
             runs.append((atom,))
     bits = min((raw.dtype.bits for raw in uses), default=_TMA_BITS)
-    return runs, _Tensors(tuple(views), bits, len(axes.graph.outputs))
+    chosen = any(node.op == "gather" for node in axes.graph.nodes)
+    return runs, _Tensors(tuple(views), bits, len(axes.graph.outputs), chosen)
 
 
 # --- rows and columns -----------------------------------------------------------------------------------

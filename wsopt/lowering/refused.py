@@ -179,6 +179,8 @@ def _counted_problems(region: Region) -> Iterator[str]:
     """Axes along which the graph counts, which no input has, and which are too long: a kernel has their extents in
     it, and is simulated with as many elements.
     """
+    if not region.sources:
+        yield f"graph {region.name}: it computes of indices alone, and reads no input; compute it once, outside"
     read = {role for source in region.sources for role in source.view.roles}
     alone = math.prod(extent for role, extent in region.extents if role not in read)
     if alone > _MOST_COUNTED:
