@@ -11,7 +11,7 @@ from wsopt.lowering.promotion import promotes
 from wsopt.lowering.resident import may_be_resident
 from wsopt.machine.types import Machine
 from wsopt.targets import LoopKind, Sums, target_of
-from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Role, View
+from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Role, Statement, View
 
 DEPTHS = (32, 64, 128, 256)
 """K-blocks of a loop that computes values."""
@@ -98,6 +98,12 @@ def _loop_problems(region: Region, machine: Machine) -> Iterator[str]:
         yield (
             f"graph {region.name}: an operand of the product is computed by what is not finite where its tensors are "
             "zero, as they are beyond the end of the contracted axis; compute it before, and make it an input"
+        )
+    counted = (i for i in region.body if isinstance(i, Statement) and i.primitive == f"iota_{Role.STREAM}")
+    if not region.chained and any(counted):
+        yield (
+            f"graph {region.name}: an operand of the product is computed of places along the contracted axis, which "
+            "such a loop does not count; compute it before, and make it an input"
         )
     if region.chained and len(region.stationary_operands) != 1:
         names = ", ".join(view.tensor for view in region.stationary_operands) or "none"
