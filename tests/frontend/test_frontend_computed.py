@@ -87,6 +87,6 @@ def test_an_operand_of_places_along_the_contracted_axis_is_made_before(h200: Mac
     hot = g.equal(g.reshape(g.input("i", (64,), "i32"), shape=(64, 1)), g.iota(shape=(64, 128), axis=1))
     g.output(g.cast(g.matmul(g.cast(hot, "bf16"), g.input("w", (128, 64), "bf16")), "bf16", name="y"))
     with pytest.raises(
-        LoweringError, match="is computed of places along the contracted axis.*compute it before"
+        LoweringError, match=r"is computed of places along the contracted axis.*compute it before"
     ):
         next(structures(find_region(g.build()), h200))
