@@ -257,6 +257,6 @@ def summarize(candidate: Candidate, simulation: Simulation) -> dict[str, Any]:
 def _skipped(certificate: Certificate, simulation: Simulation) -> list[str]:
     """What there was no time for, in words."""
     left = f"{counted(certificate.unfinished, 'structure')} left open" if certificate.unfinished else ""
-    fewer = SEEDS - simulation.seeds
-    alike = f"{counted(fewer, 'interleaving')} of {SEEDS} not simulated" if fewer > 0 else ""
+    fewer = simulation.asked - simulation.seeds
+    alike = f"{counted(fewer, 'interleaving')} of {simulation.asked} not simulated" if fewer > 0 else ""
     return [told for told in (left, alike) if told]

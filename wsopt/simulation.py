@@ -32,7 +32,7 @@ from wsopt.program.scalars import aligned_scalars
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import Role
 
-_NARROW = (DType.BF16, DType.F8E4M3, DType.F8E5M2, DType.I8)
+_NARROW = (DType.BF16, DType.F8E4M3, DType.F8E5M2, DType.I8, DType.BOOL)
 TOLERANCE = {DType.F32: 1e-4, DType.I32: 1e-4, DType.F16: 5e-3, **dict.fromkeys(_NARROW, 1e-2)}
 """Largest relative error of an output, by its type, in the norm. The reference rounds where the graph does, so
 that but few elements of an f8 output are rounded to another side.
@@ -56,6 +56,9 @@ _COLUMN_TILES = 3
 _SMALLER, _SHRINKS = 1 / 16, 2
 """Factor of inputs for which outputs overflow, and how often it is applied."""
 
+_ELEMENTS = 1 << 25
+"""Elements that blocks without barriers store in all interleavings together."""
+
 _MOST_NAMED = 3
 """Lines that an error names."""
 
@@ -77,11 +80,12 @@ class Simulation:
     """How many interleavings a kernel passed, how far its outputs were off at most, how many lines ran, and on which
     graphs.
 
-    `worst` has the worst figures of all outputs: of a whole one, of a row, and of an element (`agreement/judge.py`).
-    `lines` are those of the kernel's device functions.
+    With more time those would have been as many as were `asked`. `worst` has the worst figures of all outputs: of a
+    whole one, of a row, and of an element (`agreement/judge.py`). `lines` are those of the kernel's device functions.
     """
 
     seeds: int
+    asked: int
     worst: Agreement
     lines_run: int
     lines: int
@@ -118,11 +122,11 @@ def simulate(
     lines = marked(source).lines
     ran: set[int] = set()
     runs: list[Run] = []
-    worst = NO_DIFFERENCE
+    worst, asked = NO_DIFFERENCE, 0
     blocks = _blocks(verified)
     for run in _runs(graph, verified, seeds, lambda: len(ran) == len(lines)):
         found, done = _executed(run, source, blocks, progress if not runs else _silent, ran, enough)
-        worst |= found
+        worst, asked = worst | found, asked or run.seeds
         runs.append(replace(run, seeds=done))
     for other in _without_numbers(graph, verified) if len(ran) < len(lines) else ():
         ran |= execute(
@@ -140,7 +144,7 @@ def simulate(
         ).ran
     covered = Coverage(lines, frozenset(ran))
     _check_covered(graph, source, covered)
-    return Simulation(runs[0].seeds, worst, covered.of - len(covered.missed), covered.of, tuple(runs))
+    return Simulation(runs[0].seeds, asked, worst, covered.of - len(covered.missed), covered.of, tuple(runs))
 
 
 def _runs(
@@ -148,7 +152,8 @@ def _runs(
 ) -> Iterator[Run]:
     """The runs of a simulation, those for lines that no other has run only until it is complete."""
     k_blocks, structure = first_k_blocks(verified), verified.program.structure
-    yield Run(reduced(graph, structure, k_blocks, longer=structure.parted), seeds)
+    first = reduced(graph, structure, k_blocks, longer=structure.parted)
+    yield Run(first, seeds if verified.program.rings else min(seeds, _seeds_of_blocks(first)))
     far = reaching(graph, structure, k_blocks)
     draws = input_draws(graph)
     if far is not None:
@@ -167,6 +172,14 @@ def _runs(
                 yield Run(other, len(given), given)
             if complete():
                 return
+
+
+def _seeds_of_blocks(graph: Graph) -> int:
+    """Interleavings of a kernel whose blocks wait for nothing, and differ in their order alone: one at least, and as
+    many as a second or two has where the graph's own counting keeps an output long.
+    """
+    elements = max(math.prod(graph.type_of(name).shape) for name in graph.outputs)
+    return max(1, _ELEMENTS // elements)
 
 
 def _aligned_lengths(verified: VerifiedSchedule, graph: Graph) -> tuple[tuple[str, int], ...]:

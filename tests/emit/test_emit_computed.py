@@ -6,7 +6,17 @@ import functools
 from dataclasses import replace
 
 import pytest
-from emit_builds import SEEDS, Body, Emitted, build, graph_of, small_case, structure
+from emit_builds import (
+    SEEDS,
+    Body,
+    Emitted,
+    build,
+    check_computes,
+    check_shows,
+    graph_of,
+    small_case,
+    structure,
+)
 from other_compiler import compiled_by
 
 from wsopt.codegen.aot import compile_kernel
@@ -46,6 +56,22 @@ def _two(g: GraphBuilder) -> Symbol:
     x, a = g.input("x", (512, 512), "bf16"), g.input("a", (512, 512), "bf16")
     b = g.input("b", (512, 512), "bf16")
     return g.cast(g.matmul(x, g.cast(g.add(a, b), "bf16"), transpose_b=True, name="p"), "bf16", name="y")
+
+
+def _shifted(g: GraphBuilder) -> Symbol:
+    """y = relu(x + a) w, with a number of each row, which the loop reads."""
+    x, a, w = (
+        g.input("x", (300, 128), "bf16"),
+        g.input("a", (300, 1), "f32"),
+        g.input("w", (128, 264), "bf16"),
+    )
+    return g.cast(g.matmul(g.cast(g.relu(g.add(x, a)), "bf16"), w), "bf16", name="y")
+
+
+def _outer(g: GraphBuilder) -> Symbol:
+    """y = relu(a + b) w, whose operand is computed of vectors alone."""
+    a, b, w = g.input("a", (300, 1), "f32"), g.input("b", (1, 128), "f32"), g.input("w", (128, 264), "bf16")
+    return g.cast(g.matmul(g.cast(g.relu(g.add(a, b)), "bf16"), w), "bf16", name="y")
 
 
 def _gated(g: GraphBuilder) -> Symbol:
@@ -117,3 +143,11 @@ def test_mutants_of_a_transform_warpgroup_die() -> None:
     assert len(own) >= 6
     for mutant in own:
         assert any(one.fault(mutant.source, SEEDS) for one in cases), f"{mutant.name} survives"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", [_shifted, _outer])
+def test_a_vector_along_rows_is_read_before_the_loop(body: Body) -> None:
+    made = build(graph_of(body), structure(128, consumers=2))
+    check_computes(made)
+    check_shows(made, "mask=rows < row_extent", "mask=rows < row_extent - 1", 1)

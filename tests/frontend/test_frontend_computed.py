@@ -9,6 +9,8 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
+from wsopt.lowering.structures import structures
+from wsopt.machine import Machine
 from wsopt.tensors.views import K_BLOCK, Role, Statement
 
 
@@ -77,3 +79,14 @@ def test_whole_numbers_of_8_bits_are_computed_with_as_f32_beside_a_fraction() ->
     assert (rounded.primitive, rounded.dtype) == ("round_bf16", DType.BF16)
     assert isinstance(scaled, Statement)
     assert (scaled.primitive, scaled.dtype, scaled.args[1:]) == ("mul", DType.F32, (0.5,))
+
+
+def test_an_operand_of_places_along_the_contracted_axis_is_made_before(h200: Machine) -> None:
+    """A one-hot matrix times rows, whose columns are the places: the loop counts no elements."""
+    g = GraphBuilder("hot")
+    hot = g.equal(g.reshape(g.input("i", (64,), "i32"), shape=(64, 1)), g.iota(shape=(64, 128), axis=1))
+    g.output(g.cast(g.matmul(g.cast(hot, "bf16"), g.input("w", (128, 64), "bf16")), "bf16", name="y"))
+    with pytest.raises(
+        LoweringError, match=r"is computed of places along the contracted axis.*compute it before"
+    ):
+        next(structures(find_region(g.build()), h200))

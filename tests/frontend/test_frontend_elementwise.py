@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import element_graphs
+import gather_graphs
 import pytest
 from tile_graphs import Body, extents, region_of
 
@@ -177,10 +178,67 @@ def test_rows_that_lie_across_are_refused(h200: Machine) -> None:
         next(structures(region_of(body), h200))
 
 
-def test_a_tile_of_numbers_alone_is_refused(h200: Machine) -> None:
-    def body(g: GraphBuilder) -> Symbol:
-        a, b = g.input("a", (64, 1), "f32"), g.input("b", (1, 128), "f32")
-        return g.add(a, b, name="y")
+def outer_sum(a: tuple[int, ...], b: tuple[int, ...]) -> Body:
+    return lambda g: g.add(g.input("a", a, "f32"), g.input("b", b, "f32"), name="y")
 
-    with pytest.raises(LoweringError, match="no input has the rows and columns that are stored"):
+
+@pytest.mark.parametrize(
+    ("a", "b", "found"),
+    [
+        ((64, 1), (1, 128), {Role.ROW: 64, Role.COLUMN: 128}),
+        ((4, 64, 1), (4, 1, 128), {Role.BATCH: 4, Role.ROW: 64, Role.COLUMN: 128}),
+        ((64, 4, 1), (1, 4, 128), {Role.BATCH: 4, Role.ROW: 64, Role.COLUMN: 128}),
+        ((4, 64, 1), (128,), {Role.ROW: 256, Role.COLUMN: 128}),
+    ],
+)
+def test_tiles_of_vectors_alone_are_stored_by_blocks_of_one_tile(
+    a: tuple[int, ...], b: tuple[int, ...], found: dict[Role, int], h200: Machine
+) -> None:
+    region = region_of(outer_sum(a, b))
+    assert extents(region) == found
+    assert region.by_threads
+    assert not region.operands
+    assert {source.spans for source in region.sources} == {frozenset({Role.ROW}), frozenset({Role.COLUMN})}
+    assert all(s.occupancy for s in structures(region, h200))
+
+
+def test_a_table_that_batches_share_still_streams() -> None:
+    def body(g: GraphBuilder) -> Symbol:
+        x, t = g.input("x", (4, 64, 128), "f32"), g.input("t", (64, 128), "f32")
+        return g.add(g.add(x, t), g.input("b", (128,), "f32"), name="y")
+
+    region = region_of(body)
+    assert extents(region) == {Role.BATCH: 4, Role.ROW: 64, Role.COLUMN: 128}
+    assert len(region.operands) == 2
+
+
+def test_rows_at_an_index_are_no_vector_of_a_tile() -> None:
+    found = extents(region_of(gather_graphs.embedded))
+    assert found == {Role.BATCH: 2, Role.ROW: 11, Role.COLUMN: 608}
+
+
+def counted(rows: int, columns: int) -> Body:
+    """A number where a row's index is the column's or more."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        i, j = (g.iota(shape=(rows, columns), axis=axis) for axis in (0, 1))
+        return g.where(g.greater_equal(i, j), g.input("s", (), "f32"), float("-inf"), name="y")
+
+    return body
+
+
+def test_what_is_counted_alone_is_no_longer_than_a_check_takes(h200: Machine) -> None:
+    assert next(structures(region_of(counted(8192, 8192)), h200)).occupancy
+    message = (
+        "its outputs have 134217728 elements along axes that no input has.*make what it counts along one"
+    )
+    with pytest.raises(LoweringError, match=message):
+        next(structures(region_of(counted(16384, 8192)), h200))
+
+
+def test_indices_alone_are_no_kernel(h200: Machine) -> None:
+    def body(g: GraphBuilder) -> Symbol:
+        return g.greater_equal(g.iota(shape=(64, 128), axis=0), g.iota(shape=(64, 128), axis=1), name="y")
+
+    with pytest.raises(LoweringError, match="it computes of indices alone, and reads no input"):
         next(structures(region_of(body), h200))

@@ -177,7 +177,6 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         "node p: operands of f32 are not lowered where the product's rows are reduced; declare inputs as one of f16",
     ),
     "i8 operands": (lambda g: product(g, dtype="i8"), "node p: operands of i8 are not lowered"),
-    "bool output": (lambda g: g.greater(product(g), 0.0, name="y"), 'output y is bool; add a cast to "i8"'),
     "vector output": (vector_output, "output b2 has not the rows and columns of a product"),
     "row output": (
         row_output,

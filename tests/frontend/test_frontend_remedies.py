@@ -43,9 +43,13 @@ def gathered(dtype: str, pitch: int) -> Body:
     return body
 
 
-def angles(shape: tuple[int, int]) -> Body:
-    """Sines of positions times frequencies."""
-    return lambda g: g.cast(g.sin(g.mul(g.input("t", shape, "f32"), g.input("f", (1, 128), "f32"))), "bf16")
+def soft_columns(shape: tuple[int, int]) -> Body:
+    """The softmax of products of positions and frequencies, along the positions: neighbours are of different rows."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        return g.softmax(g.mul(g.input("t", shape, "f32"), g.input("f", (1, 128), "f32")), axis=0, name="y")
+
+    return body
 
 
 def soft_product(columns: int) -> Body:
@@ -295,8 +299,10 @@ REMEDIES: dict[str, Remedy] = {
     "a product's softmax of 100": Remedy(
         soft_product(100), "rows of a multiple of 8 elements can be stored", soft_product(104)
     ),
-    "angles of positions": Remedy(
-        angles((64, 1)), "give an input both, as a dense copy of what repeats along them", angles((64, 128))
+    "a softmax of vectors along an outer axis": Remedy(
+        soft_columns((64, 1)),
+        "give an input both, as a dense copy of what repeats along them",
+        soft_columns((64, 128)),
     ),
     "an input that repeats": Remedy(repeated((0, 1)), "hand over a dense copy", repeated(None)),
     "a column-major f8 weight": Remedy(
@@ -314,11 +320,6 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "relu of integers": Remedy(integers(cast=False), "cast to f32 first", integers(cast=True)),
     "a sum of integers": Remedy(integer_rows(cast=False), "cast to f32 first", integer_rows(cast=True)),
-    "bools as an output": Remedy(
-        lambda g: g.greater(product(g), 0.0, name="y"),
-        'add a cast to "i8"',
-        lambda g: g.cast(g.greater(product(g), 0.0), "i8"),
-    ),
     "numbers as i32": Remedy(
         lambda g: g.cast(product(g), "i32", name="y"),
         'or cast it to "i8" where it is no larger',

@@ -608,6 +608,16 @@ def windows(x: Tensor) -> Tensor:
     return cut.permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, channels)
 
 
+def test_rows_of_vectors_alone_are_a_piece_where_they_are_reduced() -> None:
+    a, b, w = torch.randn(64), torch.randn(96), torch.randn(96, 32, dtype=B)
+    check(
+        lambda a, b: torch.softmax(a[:, None] - b, -1), a, b,
+        expected=["sub reduce_max sub exp reduce_sum div"],
+    )  # fmt: skip
+    check(lambda a, b: (a[:, None] * b).exp(), a, b, expected=[])  # elements alone are Inductor's
+    check(lambda a, b, w: (a[:, None] * b).to(B) @ w, a, b, w, expected=["matmul"])
+
+
 def test_a_product_of_windows_reads_the_copy_that_there_is_of_them() -> None:
     """No kernel reads rows of windows where they lie; what FX copies for its own product is dense."""
     norm, wide = nn.LayerNorm(64, dtype=B), nn.Linear(64, 192, dtype=B)

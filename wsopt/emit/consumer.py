@@ -208,7 +208,8 @@ class Consumer:
         if plan.loops_over_tiles:
             started = self._row_starts() if plan.program.long_rows else ()
             return [rows, *started, *([f"columns = column + {self._tile_columns()}"] if plan.columns else [])]
-        lines = [rows] if self._counts_rows or not plan.columns else []
+        placed = self._counts_rows or not plan.columns or operations.reads_along_rows
+        lines = [rows] if placed else []
         if plan.values_apart:
             return [
                 *lines,

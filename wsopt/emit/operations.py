@@ -19,7 +19,7 @@ from wsopt.emit.text import environment, of_slot
 from wsopt.emit.vectors import load_text, widened
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import KINDS
-from wsopt.program.facts import Member, Product
+from wsopt.program.facts import Member, Product, Read
 from wsopt.program.ids import AGAIN, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
@@ -183,7 +183,7 @@ class Operations:
         phases = [one for one in self.plan.program.loop if one.items and one.consumer == op.consumer]
         if not op.items:
             yield from self._reads(op, {source.name for source in self.plan.program.streamed}, place)
-            if self.plan.loops_over_tiles and not phases:  # tensors that are stored as they are
+            if isinstance(op.counts, Read) and not phases:  # tensors that are stored as they are
                 yield from self.vectors(self.of_tiles)
             return
         if self.plan.loops_over_tiles:
@@ -228,6 +228,12 @@ class Operations:
         """The vectors and scalars that the loop's values read, by name."""
         plan = self.plan
         return tuple(sorted(self.writer.sources.keys() & plan.vectors.keys() - plan.scalars.keys()))
+
+    @property
+    def reads_along_rows(self) -> bool:
+        """Whether a vector that the loop's values read runs along rows."""
+        row = row_role(self.plan.s.swap)
+        return any(row in self.writer.sources[name].spans for name in self._vectors)
 
     @property
     def of_tiles(self) -> tuple[str, ...]:

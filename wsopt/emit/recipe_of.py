@@ -91,11 +91,16 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
 
 
 def _extents(plan: KernelPlan, inputs: Iterable[View]) -> dict[str, Integer]:
-    """Every axis with its extent, as the first tensor that has it says."""
+    """Every axis with its extent, as the first tensor that has it says; of tiles that are computed of vectors alone
+    one that no tensor has, along which the graph counts, has the extent that it has there.
+    """
     found: dict[str, Integer] = {}
     for view in inputs:
         for role, extent in _along_axes(view):
             found.setdefault(plan.extent_names[role], extent)
+    if plan.loops_over_tiles:
+        for role in plan.axes:
+            found.setdefault(plan.extent_names[role], plan.program.whole.extent(role))
     return found
 
 

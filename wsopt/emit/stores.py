@@ -16,7 +16,7 @@ from wsopt.tensors.views import OUTER, Output, Role
 
 
 def _rounded(operand: Operand, dtype: DType) -> str:
-    return operand.name if operand.dtype is dtype else f"{operand.name}.to({GLUON[dtype]})"
+    return operand.name if operand.dtype is dtype is not DType.BOOL else f"{operand.name}.to({GLUON[dtype]})"
 
 
 def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> Iterator[str]:

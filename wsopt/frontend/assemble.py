@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
-from wsopt.frontend import remedies
 from wsopt.frontend.axes import Dim, RawView
 from wsopt.frontend.expand import STORED
 from wsopt.frontend.kinds import F8, Kind, producer
@@ -19,7 +18,6 @@ from wsopt.frontend.over_rows import ending, is_carried
 from wsopt.frontend.segments import offsets_use
 from wsopt.frontend.types import Contraction, Region
 from wsopt.frontend.values import OVER_ROWS, REDUCTIONS, SINKS, Draft, Term, Value, reachable
-from wsopt.graph.types import DType
 from wsopt.tensors.views import (
     BEFORE,
     FULL,
@@ -50,10 +48,7 @@ def _output_view(draft: Draft, name: str, piece: int, value: Term) -> RawView:
     """View of an output. Raises LoweringError for an output that is neither a tile nor one value a row."""
     axes, kind, spans = draft.axes, draft.axes.graph.type_of(name), draft.pool.spans(value)
     if kind.dtype not in STORED:
-        remedy = (
-            remedies.STORED_CONDITION if kind.dtype is DType.BOOL else "add a cast to a floating-point type"
-        )
-        raise LoweringError(f"output {name} is {kind.dtype.value}; {remedy}")
+        raise LoweringError(f"output {name} is {kind.dtype.value}; add a cast to a floating-point type")
     if Role.STREAM in spans:
         raise LoweringError(
             f"output {name} varies along the streamed axis, which a kernel never holds whole; it can only "

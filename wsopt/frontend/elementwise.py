@@ -35,14 +35,29 @@ Run = tuple[Dim, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Tensors:
-    """The dimensions of all tensors, each merged as far as runs are; `bits` are those of the narrowest elements."""
+    """The dimensions of all tensors, each merged as far as runs are; so many are `stored`. `bits` are those of
+    the narrowest elements. Of some an index may have `chosen` rows.
+    """
 
     views: tuple[tuple[RawDim, ...], ...]
     bits: int
+    stored: int
+    chosen: bool
 
     def varying(self, *runs: Run) -> int:
         """How many tensors vary along all of these runs."""
         return sum(all(find(dims, run[-1]) is not None for run in runs) for dims in self.views)
+
+    def rows_of(self, others: Sequence[Run], last: Run) -> Run:
+        """The run among `others` that has the rows of tiles whose columns are the `last`: that along which the most
+        tensors vary. Where every tensor that is read repeats along some run, one with which all are vectors of a
+        tile, if there is one: each is then loaded once a row or once a column. Rows at an index are no vector.
+        """
+        if not self.chosen and self.varying(*others, last) == self.stored:
+            vectors = [run for run in others if self.varying(run, last) == self.stored]
+            if vectors:
+                return vectors[-1]
+        return max(reversed(others), key=lambda run: self.varying(run, last))
 
 
 def assign_elementwise(axes: Axes) -> None:
@@ -111,7 +126,8 @@ def _runs(axes: Axes, wide: Sequence[Dim], counted: set[Dim]) -> tuple[list[Run]
         else:
             runs.append((atom,))
     bits = min((raw.dtype.bits for raw in uses), default=_TMA_BITS)
-    return runs, _Tensors(tuple(views), bits)
+    chosen = any(node.op == "gather" for node in axes.graph.nodes)
+    return runs, _Tensors(tuple(views), bits, len(axes.graph.outputs), chosen)
 
 
 # --- rows and columns -----------------------------------------------------------------------------------
@@ -130,7 +146,7 @@ def _cut(
         if found is not None:
             return found
     if others:
-        return max(reversed(others), key=lambda run: tensors.varying(run, last)), last
+        return tensors.rows_of(others, last), last
     return (axes.add_one_row(),), last
 
 

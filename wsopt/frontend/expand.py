@@ -28,7 +28,7 @@ _FLOATS = (DType.F32, DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
 OUTPUTS = (*_FLOATS, DType.I8)
 """Element types that a kernel rounds values to."""
 
-STORED = (*OUTPUTS, DType.I32)
+STORED = (*OUTPUTS, DType.I32, DType.BOOL)
 """Element types that a kernel stores."""
 
 SOURCES = (*_FLOATS, DType.I32, DType.I8, DType.BOOL)
@@ -195,7 +195,7 @@ def pointwise(pool: Pool, node: Node, args: tuple[Term, ...], *, approximate: bo
         if dtype not in OUTPUTS:
             raise LoweringError(
                 f"node {node.name}: a cast to {dtype.value} is not lowered; "
-                f"to {', '.join(one.value for one in (*STORED, DType.BOOL))} it is"
+                f"to {', '.join(one.value for one in STORED)} it is"
             )
         return pool.make(f"round_{dtype.value}", args, dtype, node.name)
     if dtype is DType.I32 and family_of(node.op) not in _WHOLE_NUMBERS:

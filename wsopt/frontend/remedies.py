@@ -37,10 +37,6 @@ WHOLE_NUMBERS = (
     "store it as f32 (leave the cast out), which has whole numbers exactly up to 2^24, "
     'or cast it to "i8" where it is no larger, and convert it after the call'
 )
-STORED_CONDITION = (
-    'add a cast to "i8": it has a byte an element, 1 where the condition holds, and can be seen as bool after the '
-    "call, which moves nothing"
-)
 IEEE = (
     "a product of f32 in ieee precision is six of bf16, of operands that other kernels have split; compile a graph "
     'without named extents, which is cut, or choose the precision "tf32"'

@@ -25,6 +25,9 @@ MOST_COMPARED = MOST_HELD // 2
 Longer ones can run on from part to part, in one pass.
 """
 
+MOST_COMPUTED = MOST_HELD // 2
+"""Elements of a row that is computed of vectors alone: blocks of one tile hold them, several of which an SM has."""
+
 OUTER_ROWS = 16
 """Rows of a tile at least where neighbours in memory are of different rows: of 16-bit elements a sector of L2."""
 
@@ -125,8 +128,8 @@ def _is_held(axes: Axes) -> bool:
     tiles = (v for v in outputs.values() if all(dim.each == 1 for dim in v.dims))
     stored = [v for v in tiles if {column, row} <= {dim.axis for dim in v.dims}]
     chosen = {axes.paths[f"{node.name}:0"][-1] for node in axes.graph.nodes if node.op == "gather"}
-    read = (v for v in inputs.values() if {column, row} <= {dim.axis for dim in v.dims} or v.tensor in chosen)
-    full = [*stored, *read]
+    read = [v for v in inputs.values() if {column, row} <= {dim.axis for dim in v.dims} or v.tensor in chosen]
+    full, most = [*stored, *read], MOST_HELD if read or axes.extents[row] == 1 else MOST_COMPUTED
     if row in _nearest(axes, column):
         if not stored and not _depends_on_reductions(axes.graph):
             return False
@@ -134,7 +137,7 @@ def _is_held(axes: Axes) -> bool:
     places = any(node.op == "reduce_argmax" for node in axes.graph.nodes)
     if places and columns > MOST_COMPARED and not stored and not _depends_on_reductions(axes.graph):
         return False
-    return columns <= MOST_HELD and columns * sum(v.dtype.bits // 8 for v in full) <= MOST_HELD_BYTES
+    return columns <= most and columns * sum(v.dtype.bits // 8 for v in full) <= MOST_HELD_BYTES
 
 
 def _depends_on_reductions(graph: Graph) -> bool:

@@ -104,8 +104,10 @@ class Region:
 
     @property
     def by_threads(self) -> bool:
-        """Whether threads read all tiles of rows by address: there are some, and TMA takes none."""
-        return not self.row_sources and any(map(self._is_tile, self.sources))
+        """Whether threads read all tiles of rows by address: TMA takes none, or there are none, where all that is
+        computed with are vectors.
+        """
+        return not (self.contractions or self.row_sources)
 
     def _is_tile(self, source: Source) -> bool:
         return source.spans == FULL and not self.contractions
@@ -147,8 +149,12 @@ class Region:
 
     @property
     def operand_dtype(self) -> DType:
-        """Element type of the tensor cores' operands; without products of the first tensor that streams."""
-        return self.contractions[0].right.dtype if self.contractions else self.operands[0].dtype
+        """Element type of the tensor cores' operands; without products of the first tensor that streams, or where
+        none does of the first that is stored.
+        """
+        if self.contractions:
+            return self.contractions[0].right.dtype
+        return (*self.operands, *(output.view for output in self.outputs))[0].dtype
 
     @property
     def promote(self) -> bool:
@@ -175,6 +181,14 @@ class Region:
         """The streamed tensors, each once, left ones first; without a product those whose tiles are iterations."""
         rows = dict.fromkeys(source.view.moved for source in self.tile_sources)
         return (*rows, *(view for view in self._product_views if Role.STREAM in view.roles))
+
+    @property
+    def row_tiles(self) -> tuple[View, ...]:
+        """Without products the tensors whose elements a tile's threads have: what is read and what TMA stores, or
+        where neither is there what threads store.
+        """
+        tiles = (*self.operands, *(output.view for output in self.tile_outputs))
+        return tiles or tuple(output.view for output in self.outputs)
 
     @property
     def streamed_sources(self) -> tuple[Source, ...]:

@@ -262,7 +262,7 @@ class Reinterpreted(HostTensor):
 
     def __init__(self, base: HostTensor, element: DType) -> None:
         array = base.numpy_array.view(element.numpy)
-        super().__init__(array, storage=Storage(array, base.storage.name))
+        super().__init__(array, storage=base.storage.seen_as(element))
         self.base = base
 
 

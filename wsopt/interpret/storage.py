@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
@@ -50,12 +51,27 @@ class Storage:
         extent = sum(spans) // array.itemsize + 1 if array.size else 0
         self.flat: Array = _strided(array, (extent,), (array.itemsize,)) if extent else array.reshape(-1)
         self.stamps: NDArray[np.int16] = np.full(extent, NEVER if poisoned else BEFORE, np.int16)
-        self.role = role
+        self._roles = [role]  # one for all that see this memory
         self.scratch: Scratch | None = None
         self._as_given = (
             not poisoned
         )  # every stamp is BEFORE: true of an input for good, which so needs no look
         self._found: Array | None = None
+
+    @property
+    def role(self) -> Role:
+        """What the tensor is to the kernel."""
+        return self._roles[0]
+
+    @role.setter
+    def role(self, role: Role) -> None:
+        self._roles[0] = role
+
+    def seen_as(self, element: DType) -> Storage:
+        """The same memory as elements of another type of their size: who writes to one has written to both."""
+        seen = copy(self)
+        seen.flat = self.flat.view(element.numpy)
+        return seen
 
     def begin_launch(self, name: str) -> None:
         """Scratch goes by the name of the kernel's parameter; its accesses by that kernel are looked at."""

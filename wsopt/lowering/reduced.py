@@ -355,8 +355,8 @@ def _chain_extents(axes: Axes, rows: int, stream: int, batches: int = _BATCHES) 
 
 
 def _split_off(axes: Axes) -> set[Dim]:
-    """Axes that lie inside another one in a dimension of an input or an output, and slices: a kernel knows their
-    extent.
+    """Axes that lie inside another one in a dimension of an input or an output, slices, and axes along which the
+    graph counts and that no input has: a kernel knows their extent.
     """
     ends = [axes.instance(use, len(path) - 1) for use, path in axes.paths.items()]
     inside = {
@@ -369,4 +369,6 @@ def _split_off(axes: Axes) -> set[Dim]:
     uses = (*axes.paths, *axes.graph.outputs)
     raws = [axes.raw_view(use) for use in uses]
     cut = {dim.axis for raw in raws for dim in raw.dims if dim.cutout or raw.alone & {*dim.origin}}
-    return cut.union(inside, *(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))
+    seen = {atom for end in ends for atom in axes.all_atoms(end)}
+    alone = {axis for axis in axes.roles if axis not in seen and axes.extents[axis] > 1}
+    return cut.union(inside, alone, *(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from wsopt.frontend import remedies
 from wsopt.frontend.types import Region
 from wsopt.lowering.promotion import promotes
+from wsopt.lowering.resident import may_be_resident
 from wsopt.machine.types import Machine
 from wsopt.targets import LoopKind, Sums, target_of
-from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Role, View
+from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Role, Statement, View
 
 DEPTHS = (32, 64, 128, 256)
 """K-blocks of a loop that computes values."""
+
+_MOST_COUNTED = 1 << 26
+"""Elements along axes that no input has: those of a table of 8,192 by 8,192, which take the interpreter a minute."""
 
 PAGE_LEAST = 8
 """Elements of which a page has a multiple where a K-block has several: rows after which a swizzle repeats."""
@@ -94,6 +99,12 @@ def _loop_problems(region: Region, machine: Machine) -> Iterator[str]:
             f"graph {region.name}: an operand of the product is computed by what is not finite where its tensors are "
             "zero, as they are beyond the end of the contracted axis; compute it before, and make it an input"
         )
+    counted = (i for i in region.body if isinstance(i, Statement) and i.primitive == f"iota_{Role.STREAM}")
+    if not region.chained and any(counted):
+        yield (
+            f"graph {region.name}: an operand of the product is computed of places along the contracted axis, which "
+            "such a loop does not count; compute it before, and make it an input"
+        )
     if region.chained and len(region.stationary_operands) != 1:
         names = ", ".join(view.tensor for view in region.stationary_operands) or "none"
         yield f"graph {region.name}: a loop that computes values holds one tensor, here {names}"
@@ -151,11 +162,12 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
     tiles = (source.view for source in region.sources if source.spans == FULL)
     for view in (view for view in tiles if view.chosen is not None):
         yield from _copy_problems(view, machine, remedies.INPUT_PITCH)
-    if not region.tile_sources:
+    if not region.tile_sources and not may_be_resident(region):
         yield (
             f"graph {region.name}: no input has the rows and columns that {held}, and a kernel streams one that has; "
             f"{remedies.WHOLE_TILE}"
         )
+    yield from _counted_problems(region)
     along = tensors[0].roles[-1] if reduces and tensors else Role.COLUMN
     yield from (
         f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
@@ -167,6 +179,22 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
         for view in tensors
         if view.roles[-1] is not along or along not in (Role.ROW, Role.COLUMN)
     )
+
+
+def _counted_problems(region: Region) -> Iterator[str]:
+    """Axes along which the graph counts, which no input has, and which are too long: a kernel has their extents in
+    it, and is simulated with as many elements.
+    """
+    if not region.sources:
+        yield f"graph {region.name}: it computes of indices alone, and reads no input; compute it once, outside"
+    read = {role for source in region.sources for role in source.view.roles}
+    alone = math.prod(extent for role, extent in region.extents if role not in read)
+    if alone > _MOST_COUNTED:
+        yield (
+            f"graph {region.name}: its outputs have {alone} elements along axes that no input has, and a kernel is "
+            f"checked with all of them, {_MOST_COUNTED} at most: make what it counts along one of them an input, a "
+            "vector of its numbers"
+        )
 
 
 def _copy_problems(view: View, machine: Machine, remedy: str) -> Iterator[str]:

@@ -32,7 +32,7 @@ _LEAST_BLOCKS, _MOST_BLOCKS = 4, 32
 
 def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """Structures of a kernel of rows whose blocks have one tile each."""
-    if not _may_be_resident(region):
+    if not may_be_resident(region):
         return
     every = pow2(region.extent(Role.COLUMN))
     sizes = _LONG_ROW_COLUMNS if region.running else _COLUMNS
@@ -48,18 +48,18 @@ def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]
             rows, columns, 1, 1, warps, Sharing.COOPERATIVE, persistent=False, swap=False, subtiles=1, group=1,
             occupancy=blocks,
         )  # fmt: skip
-        layout = tile_layout(version_of(region, s).operands, rows, columns, warps, machine)
+        layout = tile_layout(version_of(region, s).row_tiles, rows, columns, warps, machine)
         if layout.columns <= columns and layout.rows <= rows:
             yield s
 
 
-def _may_be_resident(region: Region) -> bool:
+def may_be_resident(region: Region) -> bool:
     """Whether threads can read and store all tiles of a region, block by block.
 
     emitter.v1: not of rows that indices choose, nor with reductions over rows. Nor where neighbours are of different
     rows: threads exchange more than the model knows (a softmax along a middle axis took twice its time).
     """
-    tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
+    tiles = region.row_tiles
     plain = all(view.step == 1 and view.chosen is None for view in tiles)
     carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
-    return bool(tiles) and plain and not (carried or reduces_outer(tiles))
+    return plain and not (carried or reduces_outer(tiles))

@@ -81,7 +81,7 @@ class Rows(Maker):
     def _row_parts(self, share: float) -> Iterator[Part]:
         """Reading, which converts to f32 once, the phases, and storing the `share` of a tile that tensors have."""
         region, s = self.region, self.s
-        read, stored = region.operands, [output.view for output in region.tile_outputs]
+        read = region.operands
         narrow = sum(view.dtype.bits == 16 for view in read)
         elements = s.rows * s.columns
         nbytes = 0 if region.by_threads else sum(self.member(view).copy_bytes for view in read)
@@ -93,12 +93,12 @@ class Rows(Maker):
                 by_address=round(len(read) * elements * share),
                 from_memory=round(fetched * share * self._fetches),
                 tiles=self.tiles,
-                at_once=self._at_once(read),
+                at_once=self._at_once(read or [one.view for one in region.outputs if one.has_columns]),
             )
         leaves = tuple((source.name, 32) for source in region.tile_sources)
         told = () if s.occupancy else read[:1] if region.by_threads else read
         yield Part(Step(OpKind.ELEMENTWISE, "read", counts, self.read(told)), leaves=leaves)
-        layout = tile_layout([*read, *stored], s.rows, s.columns, s.consumer_warps, self.machine)
+        layout = tile_layout(region.row_tiles, s.rows, s.columns, s.consumer_warps, self.machine)
         every = region.running or region.statements
         phases = (
             (tuple(every),) if row_sums(region, s) else row_phases(every)
@@ -123,7 +123,7 @@ class Rows(Maker):
         """Neighbours that a thread reads or writes by one access, of tensors that no copy takes."""
         if not views or not all(view.is_aligned for view in views):
             return 1
-        s, tiles = self.s, self.region.operands
+        s, tiles = self.s, self.region.operands or self.region.row_tiles
         own = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, self.machine).vector
         return math.gcd(own, ACCESS_BITS // widest_bits(views), self.region.extent(Role.COLUMN))
 
@@ -197,6 +197,8 @@ def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:
     at, with what they store meanwhile. Beyond that it falls steeply.
     """
     row = sum(view.dtype.bits // 8 for view in region.operands) * region.extent(Role.COLUMN)
+    if not row:  # there are none
+        return 1.0
     return min(1.0, (machine.l2_bytes / (2 * s.tile_rows * machine.sm_count * row)) ** _FALL)
 
 

@@ -30,8 +30,11 @@ _OUTER_COLUMNS = (32, 64, 128, 256, 512)
 def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """Structures of a kernel that streams rows; each tile has all columns where they are reduced and held.
 
-    emitter.v1: blocks are persistent, consumers are cooperative, and the loop is over tiles.
+    emitter.v1: blocks are persistent, consumers are cooperative, and the loop is over tiles that are read: those that
+    are computed of vectors alone have no ring (`resident.py` has their structures).
     """
+    if not region.tile_sources:
+        return
     every, least = pow2(region.extent(Role.COLUMN)), machine.warps_per_warpgroup
     tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
     outer = reduces_outer(tiles)

@@ -19,6 +19,7 @@ from wsopt.partition.choices import is_written_out, with_choices
 from wsopt.partition.cover import Chosen, Option, cover, coverable
 from wsopt.partition.pieces import Piece, bare_pieces
 from wsopt.partition.prices import Level, Price, Prices
+from wsopt.partition.rooms import with_rooms
 from wsopt.partition.web import Web
 from wsopt.pool.local import LOCAL
 from wsopt.pool.workers import Workers
@@ -208,10 +209,21 @@ def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cut
     """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all.
 
     Where kernels do not compute all of it, those of the graph with choices written out may. That is tried first
-    where a node is one that no kernel computes as it is written.
+    where a node is one that no kernel computes as it is written. Last comes either graph with copies of operands of
+    products, which have room behind rows that TMA could not begin with.
     """
     graph = needed(graph)
     written = with_choices(graph) if others is None else graph
+    found = _without_copies(graph, written, prices, others)
+    for one in () if others is not None or found.computes else (graph, written):
+        copied = with_rooms(one)
+        if copied is not one and (again := _cutter(copied, prices, others)).computes:
+            return again
+    return found
+
+
+def _without_copies(graph: Graph, written: Graph, prices: Prices, others: Others | None) -> Cutter:
+    """The candidates of a graph as it is, or `written` out in another way."""
     if written is graph:
         return _cutter(graph, prices, others)
     certain = any(is_written_out(graph, node) for node in graph.nodes)

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from wsopt.graph.serialize import canonical_bytes
 from wsopt.graph.types import Graph, Input, Node, row_major_strides
-from wsopt.partition.between import pitch, product_of, room
+from wsopt.partition.between import maker_of, pitch, room, room_of
 from wsopt.partition.web import Web, bits, members, union
 
 _FREE_CHOICES = 4
@@ -73,8 +73,10 @@ def pieces_of(web: Web, solid: int) -> Iterator[Piece]:
 
 
 def _can_write(graph: Graph, piece: Piece, name: str) -> bool:
-    """Whether a piece can write a tensor as it lies between kernels: rows that lie apart only with their product."""
-    return not pitch(graph, name) or product_of(graph, name) in piece.nodes
+    """Whether a piece can write a tensor as it lies between kernels: rows that lie apart only with what makes them,
+    or as a copy.
+    """
+    return not pitch(graph, name) or not piece.nodes.isdisjoint((maker_of(graph, name), room_of(graph, name)))
 
 
 def bare_pieces(web: Web) -> tuple[Piece, ...]:

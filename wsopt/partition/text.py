@@ -75,11 +75,14 @@ def _memory(record: CutRecord) -> Iterator[str]:
         f"Between kernels: {counted(len(record.places), 'tensor')} of {apart:,} bytes in a workspace of "
         f"{record.workspace_bytes:,}."
     )
+    header = ("tensor", "offset", "bytes", "launches")
     rows = [
         (place.tensor, f"{place.offset:,}", f"{place.nbytes:,}", f"{place.first} to {place.last}")
         for place in record.places
     ]
-    yield from table(("tensor", "offset", "bytes", "launches"), rows, "<>><", _WIDTH)
+    yield from table(header, rows, "<>><", _WIDTH)
+    for place in (one for one in record.places if one.pitch):
+        yield f"Rows of {place.tensor} begin {place.pitch:,} elements apart: there is room behind each."
 
 
 def _verdict(record: CutRecord) -> str:

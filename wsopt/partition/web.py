@@ -16,6 +16,7 @@ from functools import cached_property
 
 from wsopt.frontend.kinds import MOVES, VIEWS, is_pointwise, producer
 from wsopt.graph.types import Graph, Node
+from wsopt.partition.between import makes_room, room_of
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,19 @@ class Web:
                 indices.add(node.name)
             if (
                 node.name in indices
-                or (node.op in VIEWS and not (self.moves and node.op in MOVES))
+                or (node.op in VIEWS and not self._is_copied(node))
                 or self._is_cheaper_again(node, found)
             ):
                 found.add(node.name)
         return frozenset(found)
+
+    def _is_copied(self, node: Node) -> bool:
+        """Whether a kernel may copy what a view sees: a product's operand for room behind its rows, of which what is
+        seen then is a view again; or any that moves elements.
+        """
+        if room_of(self.graph, node.name) is not None:
+            return False
+        return makes_room(self.graph, node) or (self.moves and node.op in MOVES)
 
     def _is_cheaper_again(self, node: Node, free: set[str]) -> bool:
         """Whether an elementwise result moves fewer bytes if those that read it compute it again than if one kernel
@@ -140,6 +149,8 @@ class Web:
     def _seen_as(self, name: str) -> str:
         """The last view of a tensor through which all that read it do so."""
         readers = self.graph.consumers(name)
+        if room_of(self.graph, name) is not None:  # as which it is copied
+            return name
         if len(readers) != 1 or readers[0].op not in VIEWS or name in self.graph.outputs:
             return name
         if readers[0].name not in self.free:

@@ -332,8 +332,8 @@ RECORDS = (
         Limit.ROWS_OF_TILES,
         "Where copies bring rows, blocks are persistent, consumers have a part of each tile's rows, and the loop is "
         "over tiles. Where an SM has several blocks of one tile each, a block has one consumer, whose threads read "
-        "and store: not rows that indices choose, nor reductions over rows. A block that carries those takes tiles "
-        "of the same columns.",
+        "and store: not rows that indices choose, nor reductions over rows. Tiles of vectors alone are such blocks'. "
+        "A block that carries reductions over rows takes tiles of the same columns.",
         "Blocks of one tile with copies, and consumers with columns of their own, are not written; nor is what a "
         "block carries changed from tile to tile.",
         How.BYTES,
@@ -342,7 +342,7 @@ RECORDS = (
         (
             "lowering/row_structures.py:row_structures",
             "lowering/row_structures.py:_over_rows",
-            "lowering/resident.py:_may_be_resident",
+            "lowering/resident.py:may_be_resident",
         ),
     ),
     Record(

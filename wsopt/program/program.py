@@ -186,10 +186,11 @@ class TileProgram:
     @property
     def row_tiles(self) -> tuple[View, ...]:
         """The tensors whose tiles are iterations of a loop over them: what streams, or else what threads read, and
-        what TMA stores.
+        what TMA stores; where there are none of these what threads store.
         """
         tiles = self.streamed or (one for one in self.after.vectors if one.spans == FULL)
-        return (*(one.view for one in tiles), *(one.view for one in self.after.tile_outputs))
+        moved = (*(one.view for one in tiles), *(one.view for one in self.after.tile_outputs))
+        return moved or tuple(one.view for one in self.after.outputs)
 
     @property
     def summed(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 from wsopt.perf.effective_ii import bytes_on_the_way, stream_effective_ii
 from wsopt.perf.over_rows import end_cycles, parts_of
 from wsopt.program.conditions import said
+from wsopt.program.facts import Read
 from wsopt.program.over_rows import bundle_parts, carried, part_bytes
 from wsopt.program.program import Iteration, OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
@@ -217,14 +218,20 @@ def _streamed(verified: VerifiedSchedule) -> tuple[str, ...]:
     memory = percent(unit_load(verified, Unit.MEMORY) / ii, 0)
     each = "The warpgroup" if s.consumers == 1 else f"Each of {s.consumers} consumers"
     reduces = any(map(takes_row, verified.program.items))
-    does = ["reads", "reduces" if reduces else "computes"]
+    read = any(op.counts.by_address for op in verified.program.loop if isinstance(op.counts, Read))
+    does = [*(["reads"] if read or not s.occupancy else []), "reduces" if reduces else "computes"]
     does += ["stores"] if verified.program.of(OpKind.TMA_STORE) else []
     if s.occupancy:
         return (
             f"Device memory is busy for {memory} of the time.",
             f"An SM has {s.occupancy} blocks at a time, each of which {joined(does)} a tile of {s.rows} rows in "
             f"{s.occupancy * work:,} cycles, so that one ends every {work:,} cycles, or every {ii:,} as what they "
-            "share allows; what a thread has read is in its registers, and no copy runs ahead.",
+            "share allows; "
+            + (
+                "what a thread has read is in its registers, and no copy runs ahead."
+                if read
+                else "no tensor has its elements: they are computed of vectors."
+            ),
         )
     depth = verified.schedule.depth("ring")
     return (
