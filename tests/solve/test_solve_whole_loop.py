@@ -85,6 +85,16 @@ def test_no_schedule_is_below_the_bounds_of_what_fits_and_of_its_loop(name: str,
             assert found.schedule.prediction.microseconds >= bound * (1 - 1e-12), program.structure
 
 
+def test_the_first_bound_holds_whichever_ring_is_the_deepest(h200: Machine) -> None:
+    wide = replace(structure(64, 256, 256, 1), persistent=False, subtiles=4, group=1)
+    program = lower(REGIONS["converted"](), wide, h200)
+    found = solve(program, h200, MARGIN).schedule
+    assert found is not None
+    (_, first), *others = found.rings
+    assert first < max(slots for _, slots in others)
+    assert found.prediction.microseconds >= lower_bound_us(program, h200)
+
+
 @pytest.mark.parametrize("name", REGIONS)
 def test_the_bound_of_a_loop_is_the_least_interval_that_has_a_schedule(name: str, h200: Machine) -> None:
     for program in (one for whole in some(name, h200)[:2] for one in by_loaders(whole)):

@@ -211,9 +211,9 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0, room:
     fixed = timing.fixed_parts(program, machine, room.paths)
     contended = contended_interval(program, machine, room.depths)
     ii = max(least, ii_lower_bound(program, machine, room.depths), contended)
-    # The shortest iterations outside the steady state are those of the deepest ring. What the tail wave saves on II
-    # is the more the shallower the ring, but leaves no iteration shorter than there.
-    deepest = ramps(program, machine, max((1, *room.depths[:1])))
+    # The shortest iterations outside the steady state are those of the deepest ring, whichever it is. What the tail
+    # wave saves on II is the more the shallower the ring, but leaves no iteration shorter than there.
+    deepest = ramps(program, machine, max((1, *room.depths)))
     ramp = deepest and replace(deepest, least=ii)
     cycles = min(timing.time_of(program, fixed, machine, e, ramp).at(ii) for e in room.ends)
     return timing.kernel_us(program, machine, fixed, cycles)
