@@ -244,3 +244,47 @@ def test_a_column_of_what_is_contracted_stays_contiguous_along_the_rows(batch: t
     assert given["x"].element_strides[-2] == 1
     assert not any(stride % 8 for stride in given["x"].element_strides if stride > 1)
     assert given["w"].element_strides[-1] == given["f"].element_strides[-1] == 1
+
+
+def behind_others(
+    g: GraphBuilder, queries: int = 512, keys: int = 8192, heads: int = 8, share: int = 2
+) -> Symbol:
+    """Causal attention of queries that come last; `share` heads of them read the same keys, all lie together."""
+    q = g.reshape(g.input("q", (1, heads * share, queries, 64), "bf16"), shape=(1, heads, share, queries, 64))
+    k, v = (
+        g.reshape(g.input(name, (1, heads, keys, 64), "bf16"), shape=(1, heads, 1, keys, 64)) for name in "kv"
+    )
+    i, j = g.iota(shape=(queries, 1), axis=0), g.iota(shape=(1, keys), axis=1)
+    seen = g.less_equal(j, g.add(i, keys - queries))
+    s = g.where(seen, g.matmul(q, k, transpose_b=True, name="p"), -math.inf)
+    o = g.cast(g.matmul(g.cast(g.softmax(s), dtype="bf16"), v), dtype="bf16")
+    return g.reshape(o, shape=(1, heads * share, queries, 64), name="y")
+
+
+def test_where_masks_want_many_k_blocks_there_are_no_more_rows_and_heads_than_tell_tiles_apart() -> None:
+    graph = graph_of(behind_others)
+    for shares in (False, True):
+        run = reduced(graph, replace(CUT, shares=shares), 5)
+        (_, heads, queries, _), (_, shared, keys, _) = (run.type_of(name).shape for name in "qk")
+        assert (heads, shared) == (4, 2), "two of the axis that is cut beside the one that the kernel knows"
+        assert CUT.tile_rows < queries < 2 * CUT.tile_rows, "a whole tile, and a part of one"
+        assert keys == 8192 - 512 + queries, "the mask ends every row, as in the graph"
+    short = reduced(graph_of(lambda g: behind_others(g, 512, 640)), CUT, 5)
+    assert short.type_of("q").shape[2] > 2 * CUT.tile_rows
+
+
+def test_with_equal_shares_as_many_batches_as_go_round_are_counted_over_all_axes() -> None:
+    def batched(g: GraphBuilder) -> Symbol:
+        q, k, v = (g.input(name, (8, 8, 1024, 64), "bf16") for name in "qkv")
+        weights = g.cast(g.softmax(g.matmul(q, k, transpose_b=True)), dtype="bf16")
+        return g.cast(g.matmul(weights, v), dtype="bf16", name="y")
+
+    def one_axis(g: GraphBuilder) -> Symbol:
+        q, k, v = (g.input(name, (8, 1, 1024, 64), "bf16") for name in "qkv")
+        weights = g.cast(g.softmax(g.matmul(q, k, transpose_b=True)), dtype="bf16")
+        return g.cast(g.matmul(weights, v), dtype="bf16", name="y")
+
+    shares = replace(CUT, shares=True)
+    assert reduced(graph_of(batched), shares, 5).type_of("q").shape[:2] == (2, 2)
+    assert reduced(graph_of(one_axis), shares, 5).type_of("q").shape[:2] == (4, 1)
+    assert reduced(graph_of(one_axis), CUT, 5).type_of("q").shape[:2] == (2, 1)

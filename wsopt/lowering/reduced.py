@@ -10,7 +10,7 @@ any; and where queries are as many as keys they stay so, since a mask means them
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.kinds import Kind
@@ -42,8 +42,13 @@ _SEGMENTS = 5
 """Segments of rows: enough for empty ones, one smaller than a tile, and one behind them."""
 
 _BATCHES, _SHARED_BATCHES = 2, 4
-"""Batch elements at most; with equal shares of K-blocks, of which a block that takes all tiles has no parts, as many
-as go round what it holds for a tile.
+"""Elements of a batch axis at most; with equal shares of K-blocks, of which a block that takes all tiles has no
+parts, together as many as go round what it holds for a tile.
+"""
+
+_LONG = 4
+"""How many times as long as it is asked for the streamed axis may be before a tile of rows is left out: tiles have
+K-blocks enough then, and each takes its time.
 """
 
 _BOX = 256
@@ -290,12 +295,29 @@ def _ragged(least: int, s: Structure) -> int:
 
 
 def _few(axes: Axes, s: Structure, k_iterations: int) -> tuple[int, int]:
-    """Two tiles of rows and a part of one, and `k_iterations` K-blocks, the last one ragged."""
+    """Two tiles of rows and a part of one, and `k_iterations` K-blocks, the last one ragged; where masks want many
+    more K-blocks, one tile of rows and a part.
+    """
     rows, k_blocks = _ragged(2 * s.tile_rows, s), (k_iterations - 1) * s.depth
     if axes.extent(Role.ROW) == axes.extent(Role.STREAM):
         rows = max(rows, _ragged(k_blocks + _SHORTEST, s))
         return rows, rows
-    return rows, k_blocks + (s.depth * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST)
+    stream = k_blocks + (s.depth * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST)
+    if _to_the_end(axes, min(rows, axes.extent(Role.ROW)), stream) > _LONG * stream:
+        rows = _ragged(s.tile_rows, s)
+    return rows, stream
+
+
+def _to_the_end(axes: Axes, rows: int, stream: int) -> int:
+    """Elements of the streamed axis, no fewer than `stream`: where a mask ends every row before the axis does it
+    still does, so that the region's loop stays what it is. The end of the axis itself moves with it.
+    """
+    bounds = _masks(axes)
+    if not end_is_masked(bounds, axes.extent(Role.ROW), axes.extent(Role.STREAM)):
+        return stream
+    fixed = (b for b in bounds if b.stream < 0 and not b.terms)
+    ends = [max(b.constant, b.row * (rows - 1) + b.constant) + 1 for b in fixed]
+    return max(stream, min(ends))
 
 
 def _within(axes: Axes, rows: int, stream: int) -> tuple[int, int]:
@@ -329,29 +351,36 @@ def _pages(axes: Axes, found: Mapping[Dim, int]) -> dict[Dim, int]:
 def _chain_extents(axes: Axes, rows: int, stream: int, batches: int = _BATCHES) -> dict[Dim, int]:
     """The new extent of every axis; what a block holds whole stays, and so does what a kernel knows. Axes that are
     one dimension of an input stay alike.
-
-    Where a mask ends every row before the streamed axis does it still does, so that the region's loop stays what it
-    is. The end of the axis itself moves with it.
     """
-    bounds, kept = _masks(axes), _split_off(axes)
-    if end_is_masked(bounds, axes.extent(Role.ROW), axes.extent(Role.STREAM)):
-        fixed = (b for b in bounds if b.stream < 0 and not b.terms)
-        ends = [max(b.constant, b.row * (rows - 1) + b.constant) + 1 for b in fixed]
-        stream = max(stream, min(ends))
+    kept, stream = _split_off(axes), _to_the_end(axes, rows, stream)
     new, found = {Role.ROW: rows, Role.STREAM: stream}, dict[Dim, int]()
     for axis, role in axes.roles.items():
-        extent = axes.extents[axis]
-        found[axis] = min(extent, batches) if role is Role.BATCH else new.get(role, extent)
+        found[axis] = new.get(role, axes.extents[axis])
     places, *page = axes.atoms_of(Role.STREAM)
     found |= {axis: axes.extents[axis] for axis in page}
     found[places] = math.ceil(stream / math.prod(axes.extents[axis] for axis in page))
-    if kept & {*axes.batches}:  # many tiles already: of the other batches only the innermost is more than one
-        found |= dict.fromkeys([axis for axis in axes.batches if axis not in kept][:-1], 1)
+    found |= _batch_extents(axes, batches, kept)
     found |= {axis: axes.extents[axis] for axis in kept}
     for shared in shared_axes(axes):
         known = kept & {*shared} or {*shared}
         found |= dict.fromkeys(shared, min(found.get(axis, axes.extents[axis]) for axis in known))
     return found | _pages(axes, found)
+
+
+def _batch_extents(axes: Axes, batches: int, kept: Collection[Dim]) -> dict[Dim, int]:
+    """The extents of batch axes: a few elements of each, and `batches` of all together if there are so many. Beside
+    one that is `kept` there are many tiles already, and only the innermost of the others is more than one.
+    """
+    own = {axis: axes.extents[axis] for axis in axes.batches}
+    free = [axis for axis in own if axis not in kept]
+    found = own | {axis: min(own[axis], batches, _BATCHES) for axis in free}
+    if len(free) < len(own):
+        found |= dict.fromkeys(free[:-1], 1)
+        free = free[-1:]
+    for axis in reversed(free):
+        others = math.prod(found.values()) // found[axis]
+        found[axis] = max(found[axis], min(own[axis], math.ceil(batches / others)))
+    return found
 
 
 def _split_off(axes: Axes) -> set[Dim]:

@@ -125,7 +125,8 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     over besides), and the busiest role's own thread, add up as a norm. So does the ring that is waited for the
     longest, where the loop computes values; that of products has an effective II of its own (`perf/effective_ii.py`).
     """
-    return _contended(program, machine, tuple(slots))
+    # Of other loops depths are nothing that is asked for, so that what is found once holds for all.
+    return _contended(program, machine, tuple(slots) if program.computes_with_products else ())
 
 
 @of_loop
@@ -135,7 +136,7 @@ def _contended(program: TileProgram, machine: Machine, slots: tuple[int, ...]) -
     if not (computes or apart or program.feeds_products or program.adds_partials):
         return 0
     held, thread = dict(held_cycles(program)), max(threads.values(), default=0)
-    depths = zip(program.rings, slots, strict=True) if computes and slots else ()
+    depths = zip(program.rings, slots, strict=True) if slots else ()
     ring = max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
     in_registers = not program.values_apart  # else one warp issues all of them, one behind the other
     if in_registers and (computes or program.feeds_products) and program.structure.consumers > 1:

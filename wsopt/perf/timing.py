@@ -254,6 +254,12 @@ def power_cycles(fixed: Waves, machine: Machine, cycles: float) -> float:
     return cycles * (machine.sustained_clock_mhz / clock - 1)
 
 
+def kernel_us(program: TileProgram, machine: Machine, fixed: Waves, running: float) -> float:
+    """Microseconds of a kernel whose busiest SM takes `running` cycles at the sustained clock, its launch with it."""
+    cycles = running + power_cycles(fixed, machine, running)
+    return together_us(program, machine.seconds(cycles) * 1e6, fixed.floors) + machine.kernel_launch_us
+
+
 _PATHS_KNEE = 4.0
 """Exponent of the norm by which the SMs' own time and that of the bytes add up."""
 
@@ -314,6 +320,6 @@ def predict(
         dram_us=dram_us,
         l2_us=l2_us,
         roofline_us=roofline_us(program, machine),
-        microseconds=together_us(program, sm_us, fixed.floors) + machine.kernel_launch_us,
+        microseconds=kernel_us(program, machine, fixed, running),
         bound_by=bound_by,
     )

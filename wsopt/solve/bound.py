@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -210,10 +211,48 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0, room:
     fixed = timing.fixed_parts(program, machine, room.paths)
     contended = contended_interval(program, machine, room.depths)
     ii = max(least, ii_lower_bound(program, machine, room.depths), contended)
-    # The shortest iterations outside the steady state are those of the deepest ring. What the tail wave saves on II
-    # is the more the shallower the ring, but leaves no iteration shorter than there.
-    deepest = ramps(program, machine, max((1, *room.depths[:1])))
+    # The shortest iterations outside the steady state are those of the deepest ring, whichever it is. What the tail
+    # wave saves on II is the more the shallower the ring, but leaves no iteration shorter than there.
+    deepest = ramps(program, machine, max((1, *room.depths)))
     ramp = deepest and replace(deepest, least=ii)
     cycles = min(timing.time_of(program, fixed, machine, e, ramp).at(ii) for e in room.ends)
-    cycles += timing.power_cycles(fixed, machine, cycles)
-    return timing.together_us(program, machine.seconds(cycles) * 1e6, fixed.floors) + machine.kernel_launch_us
+    return timing.kernel_us(program, machine, fixed, cycles)
+
+
+def fitted_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> float:
+    """The same over all depths of rings and all epilogue buffers that shared memory has room for together: rings that
+    are each as deep as they can be seldom fit. It takes as long as dozens of predictions. Infinite if nothing fits.
+    """
+    own = unit_load(program), recurrence(program), promotion(program), k_block_alone(program)
+    fixed, rooms = timing.fixed_parts(program, machine), dict[Epilogues, int]()
+    for buffers, ends in buffers_with_ends(program, machine).items():
+        room = machine.shared_memory_per_block_bytes - memory.shared_memory(program, 0, buffers)
+        rooms[ends] = max(room, rooms.get(ends, room))
+    best = math.inf
+    for deepest, choices in _by_deepest(program, machine, max(least, *own)).items():
+        ramp = ramps(program, machine, deepest)
+        for ends, room in rooms.items():
+            interval = next((interval for interval, used in choices if used <= room), None)
+            if interval is not None:
+                # Beside the interval the time depends on the deepest ring alone.
+                held = ramp and ramp.held_to(interval)
+                running = timing.time_of(program, fixed, machine, ends, held).at(interval)
+                best = min(best, timing.kernel_us(program, machine, fixed, running))
+    return best
+
+
+def _by_deepest(program: TileProgram, machine: Machine, least: int) -> dict[int, list[tuple[int, int]]]:
+    """By the slots of the deepest ring: effective intervals that no schedule goes below, each with the bytes of rings
+    that allow it, the least interval first.
+    """
+    bounds = list[dict[int, tuple[int, int]]]()
+    for number, plan in enumerate(program.rings):
+        allowed, slot = depths(program, machine, number), plan.slot_bytes + 2 * memory.BARRIER_BYTES
+        own = zip(allowed, effective_iis(program, machine, allowed), strict=True)
+        bounds.append({d: (max(ii, ring_bound(program, machine, plan, d)), slot * d) for d, ii in own})
+    found: dict[int, list[tuple[int, int]]] = {}
+    for slots in itertools.product(*bounds):
+        rings = [ring[depth] for ring, depth in zip(bounds, slots, strict=True)]
+        interval = max(least, contended_interval(program, machine, slots), *(ii for ii, _ in rings), 0)
+        found.setdefault(max(slots, default=0), []).append((interval, sum(taken for _, taken in rings)))
+    return {deepest: sorted(choices) for deepest, choices in found.items()}

@@ -326,6 +326,12 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
 )
 """The constraint families, in the order in which they are added."""
 
+LOOP_FAMILIES = tuple(one for one in FAMILIES if one not in (_shared_memory, _staging, time))
+"""Those that say something of a loop whatever follows it, but for the room of its rings."""
+
+STORING_FAMILIES = tuple(one for one in FAMILIES if one is not time)
+"""The same of a loop that stores: its buffers are those of what follows."""
+
 CONSUMER_FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
     few_overlaps,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ortools.sat.python import cp_model
@@ -17,26 +17,22 @@ from ortools.sat.python import cp_model
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.program.limits import Limit
 from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.schedule import budget, memory
 from wsopt.schedule.types import EpilogueBuffers, PlacedOp, Schedule
-from wsopt.solve.alone import Least, consumers_interval, least_interval
+from wsopt.solve.alone import Least, least_interval
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible
 from wsopt.solve.families import FAMILIES
 from wsopt.solve.model import build, stretches
 from wsopt.solve.objective import Floor, floor_of_time, ties
 from wsopt.solve.orders import ask_for_another
 from wsopt.solve.variables import Model
+from wsopt.solve.whole_loop import by_loaders, loop_interval
 from wsopt.solve.worker import solved
 
 _DETERMINISTIC_LIMIT = 20.0
 _TIGHT_LIMIT = 1.0
 """Work after which the tightest order among equals is no longer looked for."""
-_APART_LIMIT = 2.0
-"""Work for one II of consumers with programs of their own, which is asked for to save work."""
-_DECIDED = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}
-"""Whether there is a schedule, where that was decided."""
 
 
 class Outcome(StrEnum):
@@ -156,34 +152,16 @@ class _Optimum:
 
     def run(self) -> None:
         """Find the least II; look at larger ones only where they might buy a shorter epilogue."""
-        low, most = ii_bounds(self.program, self.machine)
-        low = max(low, consumers_interval(self.program, self.machine, self.margin))
-        low = self._with_programs_apart(low, most)
-        least = self._tightest(low, most)
+        most = ii_bounds(self.program, self.machine)[1]
+        loop = loop_interval(self.program, self.machine, self.margin)
+        self.spent = loop.work
+        least = self._tightest(loop.bound, most)
         if least is None or (least.found and self.last is not None and self.last.ends_soonest()):
             return
         left = least.bound + self.program.grain * least.found
         if left <= most:
             rest = self._attempt(left, most)
             self.proved = rest.status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
-
-    def _with_programs_apart(self, low: int, most: int) -> int:
-        """An II that none is below: the least where each consumer may run a program of its own.
-
-        Such a schedule stands at every larger II too, so that steps double and halve; without that each II has to be
-        asked for in turn. Where products are computed with, `consumers_interval` has said so of one consumer.
-        """
-        steady = all(family.steady for family in FAMILIES.values())
-        if self.program.computes_with_products or stretches(self.program) or not steady:
-            return low
-        apart = replace(self.program, lifted=self.program.lifted | {Limit.ONE_PROGRAM})
-
-        def probe(interval: int) -> bool | None:
-            model = build(apart, self.machine, self.margin, (interval, interval))
-            _, status = solved(model.cp, _APART_LIMIT)
-            return _DECIDED.get(status)
-
-        return least_interval(probe, low, most, self.program.grain, steady=True).bound
 
     def _tightest(self, low: int, most: int) -> Least | None:
         """The least II, or None where it is hard to find and would buy nothing: the time is at its floor without it.
@@ -268,7 +246,7 @@ def solve(program: TileProgram, machine: Machine, margin: int, *found: Schedule)
         return Solved(Outcome.INFEASIBLE, reason=ruled_out)
     best, settle, proved = None, None, True
     floor = floor_of_time(program, machine)  # who starts which copies is not in it
-    for asked in _by_loaders(program):
+    for asked in by_loaders(program):
         optimum = _Optimum(asked, machine, margin, found, floor)
         optimum.run()
         proved = proved and optimum.proved
@@ -282,16 +260,3 @@ def solve(program: TileProgram, machine: Machine, margin: int, *found: Schedule)
     if proved:
         return Solved(Outcome.INFEASIBLE, reason=f"no II up to {II_SLACK} times its bound")
     return Solved(Outcome.UNKNOWN, reason="the work limit was reached")
-
-
-def _by_loaders(program: TileProgram) -> Iterator[TileProgram]:
-    """The program with each number of loading warps in turn, as II is: a further warp has to make the kernel faster.
-
-    With one, no ring has a choice, and most models are decided as if there were no other.
-    """
-    most = budget.most_loaders(program)
-    if most == 1 or program.conditions.loaders:
-        yield program
-        return
-    for number in range(1, most + 1):
-        yield replace(program, conditions=replace(program.conditions, loaders=number))

@@ -24,12 +24,12 @@ from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.searched import Ending, Searched
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.solve.alone import consumers_interval
-from wsopt.solve.bound import Room, infeasible, lower_bound_us, room_of
+from wsopt.solve.bound import Room, fitted_bound_us, infeasible, lower_bound_us, room_of
 from wsopt.solve.limits import left_out, touching
 from wsopt.solve.margin import learned
 from wsopt.solve.optimum import Outcome, Solved, solve
 from wsopt.solve.outside import outside_of
+from wsopt.solve.whole_loop import loaders_interval
 from wsopt.solve.worker import check, uncollected
 from wsopt.targets import Operands
 
@@ -178,10 +178,15 @@ class Search:
         return _microseconds(self.kept[-1]) if len(self.kept) == self.keep else math.inf
 
     def _tightened(self, candidate: Candidate) -> Candidate:
-        """A candidate with the bound of its consumers' own schedule."""
-        least = consumers_interval(candidate.program, self.machine, self.margin)
-        bound = self.bounds[candidate.structure] = lower_bound_us(candidate.program, self.machine, least)
-        return replace(candidate, bound_us=bound, tight=True)
+        """A candidate with the bound of what fits together, or if that says no more of its loop's own schedule."""
+        program, before = candidate.program, candidate.bound_us
+        bound = max(before, fitted_bound_us(program, self.machine))
+        tight = bound == before
+        if tight:
+            least = loaders_interval(program, self.machine, self.margin)
+            bound = max(bound, fitted_bound_us(program, self.machine, least))
+        self.bounds[candidate.structure] = bound
+        return replace(candidate, bound_us=bound, tight=tight)
 
     def _try(self, candidate: Candidate) -> Candidate | None:
         """Solve a candidate; what is left of its structure, if more of it may be kept."""
