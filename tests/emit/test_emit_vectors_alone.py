@@ -106,6 +106,15 @@ def test_a_vector_is_loaded_as_one_and_whole_accesses_are_stored() -> None:
     assert "this schedule takes multiples of 8" in source
 
 
+def test_a_vector_of_each_batch_element_is_loaded_16_bytes_at_a_time() -> None:
+    """The compiler is told of what its stride is a multiple, and a launch checks it; of one along rows it is not."""
+    source = emitted("of batches").source
+    assert "    b_batch_stride = b_batch_stride // 4 * 4\n" in source
+    assert "tensor b: strides have to be multiples of 16 bytes" in source
+    assert "a_batch_stride //" not in source
+    assert "tensor a: strides" not in source
+
+
 def test_an_extent_that_no_input_has_is_the_graphs() -> None:
     source = emitted("slopes").source
     assert "    row_extent = 45\n" in source

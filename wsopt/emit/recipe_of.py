@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
-from wsopt.emit import dynamic, over_rows, records, shares, splits
+from wsopt.emit import dynamic, over_rows, records, resident, shares, splits
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.consumer_of import consumer_of
 from wsopt.emit.grid import tiles
@@ -62,7 +62,12 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
     views += [(source.view, source.name in plan.inputs) for source in after.sources]
     views += [(plan.offsets.of.view, False)] if plan.offsets else []
     stored = [(output.view, output.name in plan.outputs) for output in after.outputs]
-    checks = (check for view, copied in (*views, *stored) for check in view_checks(view, copied=copied))
+    told = {one.of.view for one in resident.told_vectors(plan)}
+    checks = (
+        check
+        for view, copied in (*views, *stored)
+        for check in view_checks(view, copied=copied, told=view in told)
+    )
     inputs = tuple(dict.fromkeys(view for view, _ in views))
     extents = _extents(plan, inputs)
     axes = plan.extent_names

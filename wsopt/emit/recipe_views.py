@@ -89,9 +89,9 @@ def _output_extent(dim: tuple[str, int] | tuple[Share | int, ...] | int) -> Inte
             )
 
 
-def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
+def view_checks(view: View, *, copied: bool, told: bool = False) -> Iterator[Check]:
     """Conditions of a tensor's view; `copied` for one that TMA moves. Rows that threads move 16 bytes at a time begin
-    as those do.
+    as those do, and so do vectors of whose strides the compiler is `told`.
     """
     yield from _dimension_checks(view)
     for (group, part), cutout in zip(_axes(view), view.cutouts or (None,) * len(view.roles), strict=True):
@@ -100,7 +100,7 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
         elif cutout[1]:
             yield from _cut_out(view, group, part[1], cutout)
     yield from _contiguous(view, len(view.origin) - 1 if copied else contiguous_place(view))
-    if copied or (view.by_address and view.is_aligned):
+    if copied or told or (view.by_address and view.is_aligned):
         yield from _aligned(view)
     yield from _stream_checks(view)
 

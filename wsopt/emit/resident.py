@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.plan import KernelPlan
 from wsopt.program.row_layout import ACCESS_BITS
-from wsopt.tensors.views import FULL, Output, Source
+from wsopt.tensors.views import FULL, Output, Role, Source
 
 _BEGUN = "Blocks of the next kernel may begin where an SM has room; their `gdc_wait` ends with this kernel."
 _TOLD = (
@@ -22,11 +22,22 @@ def begin(plan: KernelPlan) -> list[str]:
     return ["gdc_wait()", f"# {_BEGUN}", "gdc_launch_dependents()", *_strides(plan)]
 
 
+def told_vectors(plan: KernelPlan) -> list[ByAddress[Source]]:
+    """The vectors along columns, of several batch elements, of which a launch checks that each begins where 16 bytes
+    do: those that tiles are computed of, where no tensor has their elements.
+    """
+    sources = plan.vectors.values()
+    if not plan.s.occupancy or any(one.of.spans == FULL for one in sources):
+        return []
+    return [one for one in sources if Role.COLUMN in one.of.spans and one.of.view.is_aligned and one.strides]
+
+
 def _strides(plan: KernelPlan) -> Iterator[str]:
     """Lines that say of what strides of tensors are multiples, as a launch has checked."""
     tiles: list[ByAddress[Source] | ByAddress[Output]] = [
         one for one in plan.vectors.values() if one.of.spans == FULL
     ]
+    tiles += told_vectors(plan)
     tiles += [one for one in plan.outputs_by_address if one.of.has_columns]
     for bits, names in _known(one for one in tiles if one.of.view.is_aligned):
         whole = ACCESS_BITS // bits
