@@ -217,6 +217,9 @@ def test_turned_rows() -> None:
     (traced,) = (row for row in data["traced"] if (row["rows"], row["warps"]) == (64, 4))
     assert f"in {traced['read']:,} cycles, which the model had with {traced['read_predicted']}," in told
     assert f"staged it in {traced['store']:,} ({traced['store_predicted']})" in told
+    us = {(one["graph"], one["bytes"], one["consumers"]): one["median_us"] for one in data["pieces"]}
+    wide, narrow = us["softmax_first", 64, 1], us["softmax_first", 32, 2]
+    assert f"where it took 16, and {wide:.1f} us where it took {narrow:.1f}" in told
 
 
 def test_turns_of_consumers() -> None:

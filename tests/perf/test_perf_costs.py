@@ -14,8 +14,10 @@ from wsopt.graph.types import DType
 from wsopt.lowering.phases import element_mix
 from wsopt.machine import InstructionMix, Machine
 from wsopt.perf import costs, demand
+from wsopt.perf.copies import memory_cycles
 from wsopt.perf.price import lower
 from wsopt.program.facts import Arithmetic, Copy, Counts, Product, RowReduction, Store, TileGrid
+from wsopt.program.ids import Unit
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import FULL
@@ -57,6 +59,23 @@ def test_a_store_waits_at_its_fence_in_one_of_two_passes(h200: Machine) -> None:
     latency = h200.latency
     fixed = 2 * latency.barrier + latency.smem_store + latency.fence_behind_stores
     assert one - two == pytest.approx(fixed / 2, abs=1)
+
+
+def test_short_pieces_take_device_memory_longer(h200: Machine) -> None:
+    """As measured, of copies and stores alike: 64 bytes as whole rows, 32 a quarter more, 16 some four times."""
+    whole = 1 << 20
+    longer = {piece: memory_cycles(whole, 132, h200, piece=piece) for piece in (0, 16, 32, 64)}
+    factors = {piece: cycles / longer[0] for piece, cycles in longer.items()}
+    assert factors[64] == pytest.approx(1.0, abs=0.02)
+    assert 1.2 < factors[32] < 1.3
+    assert 3.9 < factors[16] < 5
+
+    def held(counts: Copy | Store) -> int:
+        return dict(costs.cost(counts, h200).pipes)[Unit.MEMORY]
+
+    copies = (Copy(64, 32, 4096, whole, 132, lines=lines) for lines in (True, False))
+    stores = (Store(1, 4096, whole, 132, piece=piece) for piece in (32, 0))
+    assert [held(one) for one in (*copies, *stores)] == [longer[32], longer[0]] * 2
 
 
 def test_a_lone_warp_hides_little_of_one_pipe_behind_another(h200: Machine) -> None:

@@ -145,9 +145,10 @@ class Rows(Maker):
         behind = () if region.running else (output for output in own if not output.has_columns)
         values = [output.view.dtype.bits // 8 for output in behind]
         copied = sum(round(size * share) for size in sizes) + s.rows * sum(values) + elements * sum(apart)
+        turned = [output.view for output in region.tile_outputs if reduces_outer((output.view,))]
         store = Store(
             len(sizes), sum(sizes), copied, self.tiles, len(values), region.passes, len(apart) * elements,
-            self._at_once(by_threads),
+            self._at_once(by_threads), min((s.rows * view.dtype.bits // 8 for view in turned), default=0),
         )  # fmt: skip
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
 

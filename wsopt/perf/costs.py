@@ -81,7 +81,9 @@ def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> C
     if copy.from_memory:
         touched = max(copy.from_memory, copy_lines(copy, machine)) if copy.lines else copy.from_memory
         busy, first = load_cycles(touched, machine), latency.tma_load_dram
-        pipes = ((Unit.MEMORY, memory_cycles(copy.from_memory, copy.tiles, machine, touched)),)
+        piece = copy.row_bytes if copy.lines else 0
+        memory = memory_cycles(copy.from_memory, copy.tiles, machine, touched, piece)
+        pipes = ((Unit.MEMORY, memory),)
     else:
         busy = load_cycles(copy_lines(copy, machine), machine, clock_mhz)
         first = machine.first_bytes(latency.tma_load_l2)
@@ -115,7 +117,7 @@ def _store(store: Store, machine: Machine) -> Cost:
     accesses = _accesses(store.by_address, store.at_once, _STORE, machine)
     issue += store.values * latency.smem_store + accesses
     drain = latency.tma_store / 2 + load_cycles(store.copied, machine) if store.outputs else 0.0
-    memory = memory_cycles(store.copied, store.tiles, machine)
+    memory = memory_cycles(store.copied, store.tiles, machine, piece=store.piece)
     pipes = ((Unit.SHARED, shared + accesses), (Unit.MEMORY, memory))
     return Cost(math.ceil(issue), math.ceil(issue + drain), pipes=pipes)
 

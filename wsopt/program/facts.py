@@ -67,7 +67,8 @@ class Store:
     """Tiles of so many `outputs`, `staged` bytes in buffers; so many `values` of each row, and elements of tiles that
     no copy takes, which threads store `by_address`, so many `at_once` where they lie side by side. Of all `copied`
     bytes go on to device memory; `tiles` as for copies. Outputs are stored in one of so many `passes` over a row;
-    bytes are those of an iteration on the average.
+    bytes are those of an iteration on the average. Of rows whose elements lie apart `piece` bytes, of several rows,
+    are neighbours; 0 where rows lie whole.
     """
 
     outputs: int
@@ -78,6 +79,7 @@ class Store:
     passes: int = 1
     by_address: int = 0
     at_once: int = 1
+    piece: int = 0
 
 
 @dataclass(frozen=True, slots=True)
