@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 from emit_builds import Body, Emitted, build, check_computes, check_shows, graph_of, structure
 
@@ -38,6 +40,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
 }
 
 
+@functools.cache
 def emitted(name: str) -> Emitted:
     body, s = CASES[name]
     return build(graph_of(body), s)

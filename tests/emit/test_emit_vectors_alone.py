@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 from emit_builds import Body, Emitted, build, check_computes, check_shows, graph_of
 
@@ -81,6 +83,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
 }
 
 
+@functools.cache
 def emitted(name: str) -> Emitted:
     body, structure = CASES[name]
     return build(graph_of(body), structure)

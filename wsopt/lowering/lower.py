@@ -268,8 +268,7 @@ def _over_rows_bytes(region: Region, s: Structure, machine: Machine) -> int:
     """
     if not any(isinstance(item, Reduction) and item.over_rows for item in region.statements):
         return 0
-    tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
-    apart = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine).warps[0]
+    apart = tile_layout(region.row_tiles, s.rows, s.columns, s.consumer_warps, machine).warps[0]
     return apart * s.columns * DType.F32.bits // 8 if apart > 1 else 0
 
 

@@ -36,7 +36,7 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     if not region.tile_sources:
         return
     every, least = pow2(region.extent(Role.COLUMN)), machine.warps_per_warpgroup
-    tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
+    tiles = region.row_tiles
     outer = reduces_outer(tiles)
     if not outer and tiles:  # no row of a box is shorter; beyond a row's end a tile has zeros
         every = max(every, 8 * machine.tma_alignment_bytes // min(view.dtype.bits for view in tiles))

@@ -79,13 +79,11 @@ def reduces_outer(views: Iterable[View]) -> bool:
 
 def tile_layout(views: Sequence[View], rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
     """The layout of a tile of rows of these tensors, which are read and stored: by TMA, or all by threads."""
-    outer, copied = reduces_outer(views), [view for view in views if view.is_copied]
-    whole = bool(copied) or all(view.is_aligned for view in views)
-    access = ACCESS_BITS if whole else _APART_BITS
-    if not outer:
-        return row_layout(widest_bits(views), rows, columns, warps, machine, access)
-    layout = outer_layout(widest_bits(views), rows, columns, warps, machine, access)
-    swizzled = bool(copied) and all_swizzled(copied, rows, columns)
+    outer, copied = reduces_outer(views), any(view.is_copied for view in views)
+    access = ACCESS_BITS if copied or all(view.is_aligned for view in views) else _APART_BITS
+    make = outer_layout if outer else row_layout
+    layout = make(widest_bits(views), rows, columns, warps, machine, access)
+    swizzled = outer and copied and all_swizzled(views, rows, columns)
     return replace(layout, across=swizzled and layout.lanes[1] >= SWIZZLED_ROWS)
 
 

@@ -100,9 +100,8 @@ def loaders_interval(program: TileProgram, machine: Machine, margin: int) -> int
     for asked in by_loaders(program):
         own = loop_interval(asked, machine, margin).bound
         bound = own if bound is None else min(bound, own)
-        if bound <= max(
-            least, enough
-        ):  # a larger one costs no more, so that the others say nothing of the time
+        # A larger one costs no more, so that the others say nothing of the time.
+        if bound <= max(least, enough):
             break
     return bound or 0
 
