@@ -117,11 +117,14 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
 
 def _retained(plan: RingPlan, depth: int, program: TileProgram) -> Faults:
     """Parts that stay in a ring between two passes over rows have a slot each, and are a row's."""
-    retained, parts = program.structure.retained, program.grid.column_tiles
+    s, parts = program.structure, program.grid.column_tiles
+    retained = s.retained
     if retained > depth:
         yield f"{plan.name} has {depth} slots, {retained} parts of rows stay in it"
     if retained > (parts if program.reads_twice else 0):
         yield f"{retained} parts of rows stay in {plan.name}; rows have {parts}, and two passes keep some"
+    if s.in_registers and (not retained or retained + s.in_registers > parts):
+        yield f"{s.in_registers} parts of rows stay in registers, {retained} in {plan.name}; rows have {parts}"
 
 
 def _dynamic(program: TileProgram) -> Faults:

@@ -51,6 +51,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         ("ROW_PARTS", -(-row_length // s.columns) if plan.program.long_rows else None, "tiles of columns in a row"),
         ("READS", 2 if plan.reads_twice and not s.retained else None, "times that a row is read"),
         ("RETAINED", s.retained or None, "tiles of columns that stay in the ring for the second pass"),
+        ("IN_REGISTERS", s.in_registers or None, "tiles of columns that stay in registers for it"),
         ("TAIL", s.tail or None, "of the last K-block, what products take: the rest is zeros"),
         ("KEPT", str(LEAST) if plan.program.lazy else None, "factor down to which rows keep their maximum"),
         *_layouts(plan),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from wsopt.emit import (
     dynamic,
     inputs,
+    kept,
     over_rows,
     records,
     resident,
@@ -29,7 +30,7 @@ from wsopt.emit.operations import Operations, after_rows
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, scalar_loads, tile_range
-from wsopt.emit.retained import PART_COLUMN, each_part
+from wsopt.emit.retained import PART_COLUMN
 from wsopt.emit.slots import first_slots, first_step, next_slots, windows
 from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.emit.unroll import older_values
@@ -114,7 +115,8 @@ class Consumer:
             # kernel before may still use the workspace of this one.
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split or plan.offsets
             begin += ["gdc_wait()"] if early else []
-        begin += resident.begin(plan) or (["gdc_wait()"] if self.operations.of_rows else [])
+        begin += resident.begin(plan)
+        begin += ["gdc_wait()"] if self.operations.of_rows and not plan.s.occupancy else []
         ends = each_owed(plan, calls(plan)) if plan.owes_ends else over_rows.ended(plan)
         stored = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []
         body, end = self._body(), "\n".join([*ends, *stored])
@@ -274,13 +276,16 @@ class Consumer:
     def _passes_over_rows(self) -> list[str]:
         """The loops over the parts of rows that no SM holds, with what follows the first one."""
         plan = self.plan
-        first, *again = (self._part(stretch.loop) for stretch in self.stretches)
+        parts, passes = [self._part(stretch.loop) for stretch in self.stretches], 1 + plan.reads_twice
+        (first, *again), kept_parts = parts[:passes], parts[passes:]
         # A buffer's turn follows from the number of all parts, also of those that nothing is stored of: of odd
         # ones the first part that is stored has the turn of the last one before.
         odd = plan.program.grid.column_tiles % 2 and plan.verified.schedule.buffers.staging > 1
         free = ["tma.store_wait(0)"] if again and odd else []
         second = [retained.second_pass(plan, part) for part in again]
-        return [each_part(first), *after_rows(plan)[0], *free, *second]
+        begin = kept.filled(kept_parts[0], self.operations.tile_names) if kept_parts else []
+        end = kept.read(kept_parts[1]) if kept_parts else []
+        return [*begin, retained.other_parts(plan, first), *after_rows(plan)[0], *free, *second, *end]
 
     def _part(self, loop: Loop) -> str:
         """What is done for a part of rows that no SM holds."""

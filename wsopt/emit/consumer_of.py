@@ -7,6 +7,7 @@ from dataclasses import replace
 from wsopt.emit import tensor_values
 from wsopt.emit.consumer import Consumer, Stretch
 from wsopt.emit.instructions import Loop
+from wsopt.emit.kept import Kept
 from wsopt.emit.operations import Operations, operations_of, row_passes, second_pass
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.unroll import unrolled
@@ -56,11 +57,24 @@ def _with_masks(consumer: Consumer, plain: Loop) -> Consumer:
 
 
 def _with_passes_over_rows(consumer: Consumer) -> Consumer:
-    """The consumer with a loop over the parts of a row, or two where rows are read twice."""
+    """The consumer with a loop over the parts of a row, or two where rows are read twice; behind them as many over
+    the parts that stay in registers.
+    """
     first, *again = row_passes(consumer.plan)
     second = second_pass(consumer.operations)
-    both = [unrolled(consumer.operations, which=first), *(unrolled(second, which=one) for one in again)]
-    return replace(consumer, stretches=tuple(Stretch("0", "ROW_PARTS", loop) for loop in both))
+    passes = [(consumer.operations, first), *((second, which) for which in again)]
+    kinds = [Kept.FILLED, Kept.READ] if consumer.plan.s.in_registers else []
+    loops = [unrolled(operations, which=which) for operations, which in passes]
+    loops += [
+        unrolled(_kept(operations, kind), which=which)
+        for kind, (operations, which) in zip(kinds, passes, strict=False)
+    ]
+    return replace(consumer, stretches=tuple(Stretch("0", "ROW_PARTS", loop) for loop in loops))
+
+
+def _kept(operations: Operations, kind: Kept) -> Operations:
+    """The operations of a pass over the parts that stay in registers: the row's first, of which none ends early."""
+    return replace(operations, kept=kind, writer=replace(operations.writer, ragged=False))
 
 
 def _loop(operations: Operations, *, masked: bool = False) -> Loop:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import quantized, tensor_tiles, threads, vectors
+from wsopt.emit import kept, quantized, tensor_tiles, threads, vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
+from wsopt.emit.kept import Kept
 from wsopt.emit.plan import KernelPlan, loop_name
 from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
@@ -55,7 +56,7 @@ def streamed_operand(plan: KernelPlan, source: Source, name: str, items: Iterabl
 @dataclass(frozen=True, slots=True)
 class Operations:
     """The operations of one consumer's loop with its `products`, whose arithmetic `writer` writes; `index` is the
-    consumer's number, `again` whether it is the second pass over rows.
+    consumer's number, `again` whether it is the second pass over rows, `kept` what that has to do with registers.
     """
 
     plan: KernelPlan
@@ -63,6 +64,15 @@ class Operations:
     products: tuple[TileOp, ...]
     index: str = "index"
     again: bool = False
+    kept: Kept = Kept.NOTHING
+
+    @property
+    def tile_names(self) -> list[str]:
+        """The identifiers of the loop's tiles that are brought into registers, each once."""
+        known = self.writer.sources
+        return list(
+            dict.fromkeys(known[one.name].name for one in self.plan.program.streamed if one.name in known)
+        )
 
     # --- tiles ------------------------------------------------------------------------------------------
 
@@ -221,6 +231,7 @@ class Operations:
         """
         plan, sources = self.plan, self.writer.sources
         for name in self._vectors if chosen is None else chosen:
+            yield from vectors.chosen_places(plan, name)
             yield f"{sources[name].name} = {vectors.load(plan, name)}"
 
     @property
@@ -254,16 +265,19 @@ class Operations:
         tiles = {self.place(tile)[1].view: tile for tile in op.inputs}
         read = (s for s in self.plan.program.streamed if s.name in names and s.view.moved in tiles)
         for name, source in {self.writer.sources[one.name].name: one for one in read}.items():
-            layout, held = self.writer.layout, self.writer.sources[source.name].dtype
-            tile = tiles[source.view.moved]
-            if source.view.step > 1:
-                yield f"{name} = {self._one_of_pairs(source.view, tile, place)}{converted(source.view, held)}"
-                continue
-            if source.view.packing is Packing.FRAGMENTS or source.view.each > 1:
-                yield f"{name} = {self._taken_apart(source.view, tile, place)}{converted(source.view, held)}"
-                continue
-            layout = layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
-            yield f"{name} = {self.loaded(tile, place, layout)}{converted(source.view, held)}"
+            loaded = self._brought(source, tiles[source.view.moved], place)
+            held = self.writer.sources[source.name].dtype
+            yield from kept.tile(self.kept, name, loaded, converted(source.view, held))
+
+    def _brought(self, source: Source, tile: ValueId, place: int) -> str:
+        """The expression that brings a tensor's elements of a slot into registers, as they are."""
+        if source.view.step > 1:
+            return self._one_of_pairs(source.view, tile, place)
+        if source.view.packing is Packing.FRAGMENTS or source.view.each > 1:
+            return self._taken_apart(source.view, tile, place)
+        layout = self.writer.layout
+        layout = layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
+        return self.loaded(tile, place, layout)
 
     def _one_of_pairs(self, view: View, tile: ValueId, place: int) -> str:
         """One element of every pair of a tile's rows, brought into registers."""

@@ -20,7 +20,7 @@ from wsopt.emit.stamps import Trace
 from wsopt.emit.tensors import Box
 from wsopt.perf.epilogue import Refill
 from wsopt.program.combination import Combination, combination_of
-from wsopt.program.facts import Read
+from wsopt.program.facts import Read, Store
 from wsopt.program.over_rows import carried
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.types import Sharing, Structure, column_role, row_role
@@ -235,13 +235,18 @@ class KernelPlan:
         return self.loops_over_tiles and self.s.group == 1
 
     @property
+    def by_threads(self) -> bool:
+        """Whether threads store the tiles of rows, and read them where an SM has several blocks."""
+        return self.s.occupancy > 0 or self.s.stored_by_threads
+
+    @property
     def column_multiple(self) -> int:
         """Columns of which a call's tensors have a multiple, at most as many as a thread loads at a time: a launch
         checks that of rows that are folded, or that threads read so many elements at a time.
         """
-        if self.s.occupancy:
-            reads = (op.counts for op in self.program.ops if isinstance(op.counts, Read))
-            return max((read.at_once for read in reads), default=1)
+        if self.by_threads:
+            moved = (op.counts for op in self.program.ops if isinstance(op.counts, Read | Store))
+            return max((one.at_once for one in moved), default=1)
         folds = {box.fold for box in (*self.moved, *self.outputs.values()) if box.fold}
         return math.gcd(_THREAD_COLUMNS, *folds) if folds else 1
 

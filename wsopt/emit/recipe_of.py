@@ -169,6 +169,7 @@ def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
     s = plan.s
     yield from _row_checks(plan)
     yield from _stationary_checks(plan)
+    yield from _chosen_checks(plan)
     if plan.ranged:
         yield from _mask_checks(plan.program.bounds)
     elif not plan.loops_over_tiles:
@@ -189,11 +190,25 @@ def _row_checks(plan: KernelPlan) -> Iterator[Check]:
         yield Check(_COLUMNS, "equal", length, told)
     boxes = () if plan.reduces_rows else (*plan.moved, *plan.outputs.values())
     multiples = [*dict.fromkeys(box.fold for box in boxes if box.fold)]
-    if plan.s.occupancy and plan.columns and plan.column_multiple > 1:
+    if plan.by_threads and plan.columns and plan.column_multiple > 1:
         multiples.append(plan.column_multiple)
     for length in multiples:
         told = ("rows have ", _COLUMNS, f" elements: this schedule takes multiples of {length}")
         yield Check(_COLUMNS, "multiple_of", length, told)
+
+
+def _chosen_checks(plan: KernelPlan) -> Iterator[Check]:
+    """Conditions on tensors whose places another one chooses, and that threads read: whether there is such a place
+    is asked of a constant.
+    """
+    for view in (one.of.view for one in plan.vectors.values()):
+        if view.by_address and view.chosen:
+            at = view.roles.index(view.chosen.role)
+            told: Message = (
+                f"tensor {view.tensor} has ", axis_extents(view)[at],
+                f" places to choose from: this schedule reads one of {view.extents[at]}",
+            )  # fmt: skip
+            yield Check(axis_extents(view)[at], "equal", view.extents[at], told)
 
 
 def _stationary_checks(plan: KernelPlan) -> Iterator[Check]:

@@ -18,7 +18,7 @@ _TOLD = (
 def begin(plan: KernelPlan) -> list[str]:
     """The lines before a block's tile."""
     if not plan.s.occupancy:
-        return []
+        return list(_strides(plan)) if plan.by_threads else []
     return ["gdc_wait()", f"# {_BEGUN}", "gdc_launch_dependents()", *_strides(plan)]
 
 

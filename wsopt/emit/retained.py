@@ -30,8 +30,19 @@ def each_part(body: str, parts: str = "ROW_PARTS") -> str:
 
 
 def _retains_all(plan: KernelPlan) -> bool:
-    """Whether all parts of a row stay in the ring, so that none is copied again."""
-    return plan.s.retained == plan.program.grid.column_tiles
+    """Whether all parts of a row stay in the ring or in registers, so that none is copied again."""
+    return plan.s.retained + plan.s.in_registers == plan.program.grid.column_tiles
+
+
+def _first(plan: KernelPlan) -> str:
+    """The first part that is not in registers."""
+    return "IN_REGISTERS" if plan.s.in_registers else ""
+
+
+def other_parts(plan: KernelPlan, body: str) -> str:
+    """The loop of a pass over all parts that are not in registers."""
+    first = _first(plan)
+    return each_part(body, f"{first}, ROW_PARTS" if first else "ROW_PARTS")
 
 
 def copied_parts(plan: KernelPlan, fills: str) -> str:
@@ -40,9 +51,10 @@ def copied_parts(plan: KernelPlan, fills: str) -> str:
         return each_part(fills, "READS * ROW_PARTS" if plan.reads_twice else "ROW_PARTS")
     if _retains_all(plan):
         return each_part(fills)
-    again = "2 * ROW_PARTS - RETAINED"
+    again, first = "2 * ROW_PARTS - RETAINED", _first(plan)
     part = f"part = gl.where(number < ROW_PARTS, number, {again} - 1 - number)"
-    return f"# {_STAY}\nfor number in range({again}):\n" + text.block(f"{part}\n{fills}")
+    copies = f"{again} - {first}" if first else again
+    return f"# {_STAY}\nfor number in range({copies}):\n" + text.block(f"{part}\n{fills}")
 
 
 def copied_column(plan: KernelPlan) -> str:
@@ -66,7 +78,9 @@ def second_pass(plan: KernelPlan, body: str) -> str:
     counter = ring.counter
     back = f"{counter.both(0)} = earlier_slot({counter.both(0)}, RETAINED, {counter.depth})"
     if _retains_all(plan):
-        return f"{back}\n{each_part(body)}"
+        return f"{back}\n{other_parts(plan, body)}"
     kept, others = "ROW_PARTS - RETAINED + number", "ROW_PARTS - 1 - number"
     part = f"part = gl.where(number < RETAINED, {kept}, {others})"
-    return f"{back}\n# {_FIRST}\nfor number in range(ROW_PARTS):\n" + text.block(f"{part}\n{body}")
+    first = _first(plan)
+    parts = f"ROW_PARTS - {first}" if first else "ROW_PARTS"
+    return f"{back}\n# {_FIRST}\nfor number in range({parts}):\n" + text.block(f"{part}\n{body}")

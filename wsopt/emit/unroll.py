@@ -20,6 +20,7 @@ from itertools import chain, zip_longest
 from wsopt.emit import factors, retained
 from wsopt.emit.arithmetic import Age
 from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
+from wsopt.emit.kept import Kept
 from wsopt.emit.operations import Operations
 from wsopt.emit.slots import Window, next_slots, next_step, step_at
 from wsopt.emit.stamps import Point, Wait, between, loop_stamp
@@ -148,7 +149,13 @@ class _Unroller:
         """The return of a slot; the first of two passes over rows keeps some."""
         plan = self.operations.plan
         release = next(ring for ring in plan.rings if op.id in ring.plan.releases).release(place)
-        yield from (release,) if self.operations.again else retained.handed_back(plan, release)
+        match self.operations.kept:
+            case Kept.FILLED:
+                yield release
+            case Kept.NOTHING:
+                yield from (release,) if self.operations.again else retained.handed_back(plan, release)
+            case Kept.READ:
+                pass  # it was handed back when it was read
 
     # --- operations -------------------------------------------------------------------------------------
 
@@ -164,7 +171,9 @@ class _Unroller:
             yield from stores(plan, output, writer.operand(output.value), column)
 
     def _meet(self, op: TileOp, place: int) -> Iterator[Instruction]:
-        """Wait for the slots that an operation reads, once a pass."""
+        """Wait for the slots that an operation reads, once a pass; tiles that are in registers have none."""
+        if self.operations.kept is Kept.READ:
+            return
         for tile in (tile for tile in op.inputs if tile.kind is ValueKind.TILE):
             ring, _, _ = self.operations.place(tile)
             if (ring.name, place) not in self.met:
@@ -295,9 +304,8 @@ def unrolled(
     least, k_iterations = depth + 1 if tail else max(1, depth), depth + _UNROLLED
     last = k_iterations - tail  # the first pass after the steady ones: the drain, or the pass with the tail
     operations = replace(operations, writer=replace(operations.writer, called=set()))
-    unroller = _Unroller(
-        order, operations, masked, depth, k_iterations, last, least, windows_of(operations, order)
-    )
+    windows = () if operations.kept is Kept.READ else windows_of(operations, order)
+    unroller = _Unroller(order, operations, masked, depth, k_iterations, last, least, windows)
     passes = [unroller.write(number) for number in range(k_iterations + depth)]
     steady = passes[depth + 1 : last]
     if any(one != steady[0] for one in steady):

@@ -6,11 +6,13 @@ call, and where a mask may end between two neighbours.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.graph.types import DType
-from wsopt.tensors.views import FULL, Role, Source, View
+from wsopt.tensors.views import FULL, Chosen, Role, Source, View
 
 
 def widened(view: View) -> str:
@@ -40,6 +42,23 @@ def load(plan: KernelPlan, name: str) -> str:
     return load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
 
 
+def chosen_places(plan: KernelPlan, name: str) -> Iterator[str]:
+    """The line that loads the places at which threads read a tile, where another tensor chooses them. A row beyond
+    the last one has a place before the tensor, as TMA's copies of rows have it.
+    """
+    view = plan.vectors[name].of.view
+    if not view.by_address or view.chosen is None:
+        return
+    of_rows = ", mask=rows < row_extent, other=-1" if view.rows_chosen else ""
+    index = plan.vectors[view.chosen.source].at(plan.place("rows", "columns"))
+    yield f"{_place(plan, view, view.chosen)} = gl.load({index}{of_rows})"
+
+
+def _place(plan: KernelPlan, view: View, chosen: Chosen) -> str:
+    """The name of the places that are loaded, or of the only one."""
+    return plan.names(f"place:{chosen.source}", f"{view.tensor}_place")
+
+
 def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
     """The load by threads of a tile's elements, as far as its rows and columns reach; zeros outside of the tensor."""
     view = tile.of.view
@@ -51,6 +70,11 @@ def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
             inside.append(f"({at} >= 0) & ({at} < {cutout[2]})")
     # Beyond 2^31 elements an offset would not fit the type of the indices.
     index = plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)")
+    if view.chosen:
+        name, places = _place(plan, view, view.chosen), view.extents[view.roles.index(view.chosen.role)]
+        at = f"gl.expand_dims({name}, 1)" if view.rows_chosen else name
+        inside.append(f"({at} >= 0) & ({at} < {places})")
+        index = {**index, view.chosen.role: f"{at}.to(gl.int64)"}
     return load_text(tile, index, " & ".join(inside))
 
 

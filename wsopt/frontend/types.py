@@ -119,12 +119,12 @@ class Region:
         """
         return self.row_sources or tuple(filter(self._is_tile, self.sources))
 
-    def of_structure(self, columns: int, *, by_address: bool) -> Region:
+    def of_structure(self, columns: int, *, read: bool, stored: bool) -> Region:
         """The region that a structure of so many columns is one of: that in parts, where a row has more; that whose
-        tiles of rows threads read and store, where they do all `by_address`.
+        tiles of rows are `read`, or `stored`, by threads.
         """
         own = self.in_parts if self.in_parts and columns < self.extent(Role.COLUMN) else self
-        return _by_address(own) if by_address else own
+        return _by_address(own, read=read) if stored else own
 
     def of_sums(self, scaled: bool) -> Region:
         """The region that a structure is one of whose partial sums are `scaled`, or else its weights."""
@@ -244,10 +244,10 @@ class Region:
 
 
 @functools.lru_cache(maxsize=16)
-def _by_address(region: Region) -> Region:
-    """A region of rows whose tiles no copy brings or takes away."""
+def _by_address(region: Region, *, read: bool) -> Region:
+    """A region of rows whose tiles no copy takes away, nor brings where threads `read` them."""
     sources = (
-        replace(one, view=replace(one.view, by_address=True)) if one.spans == FULL else one
+        replace(one, view=replace(one.view, by_address=True)) if read and one.spans == FULL else one
         for one in region.sources
     )
     outputs = (

@@ -15,7 +15,7 @@ from wsopt.lowering.cut import Cut
 from wsopt.lowering.equal_shares import of_products, shares_of
 from wsopt.lowering.loop import loop_of
 from wsopt.lowering.phases import element_mix, lane_sums, lazy_rows
-from wsopt.lowering.row_steps import behind_rows, fetched_again, kept_in_l2, row_sums
+from wsopt.lowering.row_steps import behind_rows, fetched_again, kept_in_l2, part_registers, row_sums
 from wsopt.lowering.spread import mean_share, shares
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
@@ -36,9 +36,11 @@ Cuttable = Region
 
 def version_of(region: Region, s: Structure) -> Region:
     """The region as a structure cuts it: rows in parts where a tile has some of their columns, read and stored by
-    threads where several blocks share an SM, and with scales on partial sums, not on weights, where it asks for that.
+    threads where several blocks share an SM, or stored alone, and with scales on partial sums, not on weights, where
+    it asks for that.
     """
-    return region.of_structure(s.columns, by_address=s.occupancy > 0).of_sums(s.scaled_sums)
+    read = s.occupancy > 0
+    return region.of_structure(s.columns, read=read, stored=read or s.stored_by_threads).of_sums(s.scaled_sums)
 
 
 @functools.lru_cache(maxsize=16)
@@ -186,6 +188,7 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
         reduced = (*region.running, *region.statements)
         reductions = sum(map(reduces_row, reduced)) if not tiles else 0
         rows = reductions * max(1, s.rows // s.consumer_warps)
+        rows += s.in_registers * part_registers(region, s, machine)
         tiles += sum(isinstance(i, Reduction) and i.over_rows for i in reduced)
     # Where others rescale sums a consumer has none in its loop.
     return (0 if s.corrections else tiles * s.rows * columns // threads) + rows

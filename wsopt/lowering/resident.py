@@ -56,10 +56,10 @@ def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]
 def may_be_resident(region: Region) -> bool:
     """Whether threads can read and store all tiles of a region, block by block.
 
-    emitter.v1: not of rows that indices choose, nor with reductions over rows. Nor where neighbours are of different
+    emitter.v1: not of rows in pages, nor with reductions over rows. Nor where neighbours are of different
     rows: threads exchange more than the model knows (a softmax along a middle axis took twice its time).
     """
     tiles = region.row_tiles
-    plain = all(view.step == 1 and view.chosen is None for view in tiles)
+    plain = all(view.step == 1 and not view.page for view in tiles)
     carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
     return plain and not (carried or reduces_outer(tiles))

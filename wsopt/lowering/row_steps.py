@@ -187,10 +187,16 @@ def behind_rows(region: Region) -> list[Item]:
     return [i for i in region.statements if not isinstance(i, Statement) or Role.COLUMN not in i.spans]
 
 
+def part_registers(region: Region, s: Structure, machine: Machine) -> int:
+    """Registers a thread that a part of a tile's rows takes as it was read."""
+    bits = sum(view.dtype.bits for view in {source.view for source in region.tile_sources})
+    return math.ceil(s.rows * s.columns * bits / 32 / (s.consumer_warps * machine.threads_per_warp))
+
+
 def fetched_again(region: Region, s: Structure) -> float:
-    """The share of rows that is copied once more for a second pass: what no slot has retained; 0 of one pass."""
+    """The share of rows that is copied once more for a second pass: what neither slots nor registers have kept; 0 of one pass."""
     parts = math.ceil(region.extent(Role.COLUMN) / s.columns)
-    return (region.passes - 1) * (1 - s.retained / parts)
+    return (region.passes - 1) * (1 - (s.retained + s.in_registers) / parts)
 
 
 def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from wsopt.frontend.padding import LONGEST_PART, SHORT_ROW
 from wsopt.frontend.types import Region
 from wsopt.lowering.lower import grid_of
+from wsopt.lowering.row_steps import part_registers
 from wsopt.machine.types import Machine
 from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.row_layout import reduces_outer, tile_layout
@@ -23,6 +24,8 @@ _CHOSEN_ROWS = 16
 """Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
 _LONG_ROW_COLUMNS = (2048, 4096, LONGEST_PART)
 """Columns of a part of rows that no SM holds: parts are many, and what is done once a part serves more elements."""
+_REGISTERS = 96
+"""Of a thread, at most, for parts of rows that stay in registers: it computes with a part in f32 besides."""
 _OUTER_COLUMNS = (32, 64, 128, 256, 512)
 """Columns of a tile where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
 
@@ -59,9 +62,28 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
             s = replace(s, columns=layout.columns)
         fits = layout.columns <= s.columns and layout.rows <= rows and not s.spares(region.extent(Role.ROW))
         if fits and (not _over_rows(region) or grid_of(region, s).column_tiles <= machine.sm_count):
-            kept = [s, *(replace(s, retained=parts) for parts in retained_parts(region, s, machine))]
+            stored = [s, *([replace(s, stored_by_threads=True)] if may_be_stored(region) else [])]
+            kept = [one for own in stored for one in (own, *_that_keep(region, own, machine))]
             yield from kept
             yield from (replace(one, dynamic=True) for one in kept if _may_be_dynamic(region, s, machine))
+
+
+def may_be_stored(region: Region) -> bool:
+    """Whether threads may store tiles of rows that copies bring, as wide as copies would: where neighbours are of one
+    row.
+    """
+    views = [output.view for output in region.tile_outputs]
+    return bool(views and region.row_sources) and not (reduces_outer(region.row_tiles) or reduces_outer(views))
+
+
+def _that_keep(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
+    """The structure with parts of rows that stay from one pass to the next: in the ring alone, or in registers too."""
+    parts, each = -(-region.extent(Role.COLUMN) // s.columns), part_registers(region, s, machine)
+    for retained in retained_parts(region, s, machine):
+        yield replace(s, retained=retained)
+        more = min(parts - retained, _REGISTERS // max(1, each))
+        if more:
+            yield replace(s, retained=retained, in_registers=more)
 
 
 def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int, ...]:
@@ -71,9 +93,10 @@ def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int,
     if region.passes == 1 or region.by_threads:  # what threads read is in no slot
         return ()
     elements = s.tile_rows * s.columns
+    outputs = () if s.stored_by_threads else region.tile_outputs
     slot, staged = (
         sum(elements * view.dtype.bits // 8 for view in views)
-        for views in (region.operands, [output.view for output in region.tile_outputs])
+        for views in (region.operands, [output.view for output in outputs])
     )
     room = machine.shared_memory_per_block_bytes - machine.shared_memory_reserved_bytes
     parts = -(-region.extent(Role.COLUMN) // s.columns)

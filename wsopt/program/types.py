@@ -65,7 +65,9 @@ class Structure:
     each has `rows` rows of every consumer's, and shared memory for half of the other operand, which the products of
     both read. With `lazy` sums that lie apart are rescaled where a row's maximum has grown by more than a little.
     Of rows that no SM holds, and that are read in two passes, so many parts are `retained`: they stay in the ring
-    from the first pass to the second, which begins with them. With `dynamic` the tiles of persistent blocks are taken
+    from the first pass to the second, which begins with them, and so many more stay `in_registers`; it ends with those.
+    Tiles of rows that copies bring may be `stored_by_threads`, without a buffer that a copy reads.
+    With `dynamic` the tiles of persistent blocks are taken
     at run time, each by the block that is free first; without, a block takes every so-manieth. With `scaled_sums`
     scales of groups multiply each group's partial sums; without, every weight before its product. With an `occupancy`
     an SM has so many blocks at a time, of one tile and one consumer each, whose threads read and store by address;
@@ -94,6 +96,8 @@ class Structure:
     paired: bool = False
     lazy: bool = False
     retained: int = 0
+    in_registers: int = 0
+    stored_by_threads: bool = False
     dynamic: bool = False
     scaled_sums: bool = False
     occupancy: int = 0
@@ -163,6 +167,8 @@ class Structure:
         blocks += ", lazy rescaling" if self.lazy else ""
         blocks += ", scaled partial sums" if self.scaled_sums else ""
         blocks += f", {self.retained} parts of rows retained" if self.retained else ""
+        blocks += f", {self.in_registers} in registers" if self.in_registers else ""
+        blocks += ", stored by threads" if self.stored_by_threads else ""
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
             f"{self.consumer_warps} warps, {self.subtiles} epilogue subtile(s), groups of {self.group}, "
