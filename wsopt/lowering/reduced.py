@@ -23,6 +23,7 @@ from wsopt.lowering.lower import bounds_of, version_of
 from wsopt.lowering.reduced_graph import ALIGNMENT, alike, at_extents, shared_axes
 from wsopt.program.row_layout import reduces_outer
 from wsopt.program.types import Structure, column_role, row_role
+from wsopt.tensors.orders import is_turned
 from wsopt.tensors.views import FRAGMENT, TMA_BITS, Bound, Packing, Role
 
 _SHORTEST = 8
@@ -244,6 +245,8 @@ def _element_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, i
     row = next(axis for axis, role in axes.roles.items() if role is Role.ROW)
     if axes.extents[row] > 1 and row not in kept:
         found[row] = max(1, math.ceil(_BATCHES * k_iterations / tiles) * s.tile_rows - s.tile_rows // 2)
+        if any(map(is_turned, find_region(axes.graph).row_tiles)):
+            found[row] = math.ceil(found[row] / ALIGNMENT) * ALIGNMENT  # neighbours in memory
     return alike({axis: found[axis] for axis in axes.roles}, shared_axes(axes))
 
 

@@ -168,16 +168,17 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
             f"{remedies.WHOLE_TILE}"
         )
     yield from _counted_problems(region)
-    along = tensors[0].roles[-1] if reduces and tensors else Role.COLUMN
+    sides = (tensors[0].roles[-1],) if reduces and tensors else (Role.COLUMN, Role.ROW)
     yield from (
-        f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
+        f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, "
         + (
-            f"in {tensors[0].tensor}; rows are read and stored along one axis: {remedies.ONE_ORDER}"
+            f"another one in {tensors[0].tensor}; rows are read and stored along one axis: {remedies.ONE_ORDER}"
             if reduces
-            else f"is the last of the output; rows are read and stored along it: {remedies.SAME_ORDER}"
+            else "and is neither the last of the output nor the one that other tensors lie along; a kernel takes "
+            f"tensors in two orders: {remedies.SAME_ORDER}"
         )
         for view in tensors
-        if view.roles[-1] is not along or along not in (Role.ROW, Role.COLUMN)
+        if view.roles[-1] not in sides or view.roles[-1] not in (Role.ROW, Role.COLUMN)
     )
 
 

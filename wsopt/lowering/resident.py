@@ -14,6 +14,7 @@ from wsopt.lowering.lower import version_of
 from wsopt.machine.types import Machine
 from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.orders import lie_both_ways
 from wsopt.tensors.views import Reduction, Role, pow2
 
 _WARPS, _WARPS_AN_SM = (1, 2, 4, 8, 16), (16, 32, 48)
@@ -62,4 +63,4 @@ def may_be_resident(region: Region) -> bool:
     tiles = region.row_tiles
     plain = all(view.step == 1 and view.chosen is None for view in tiles)
     carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
-    return plain and not (carried or reduces_outer(tiles))
+    return plain and not (carried or reduces_outer(tiles) or lie_both_ways(tiles))

@@ -26,6 +26,7 @@ from wsopt.program.ids import AGAIN, OpKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import ACCESS_BITS, RowLayout, reduces_outer, tile_layout, widest_bits
 from wsopt.program.types import Structure
+from wsopt.tensors.orders import is_turned, lie_both_ways
 from wsopt.tensors.views import OUTER, Reduction, Role, Source, Statement, View
 
 
@@ -60,7 +61,7 @@ class Rows(Maker):
         region, s = self.region, self.s
         members = map(self.member, region.operands)
         # Rows that are read twice come from L2 the second time, as far as they are kept there.
-        lines, reads = reduces_outer(region.operands), share * self._fetches
+        lines, reads = any(map(is_turned, region.row_tiles)), share * self._fetches
         own = [(m, round(m.copy_bytes * reads) if self._once(m.view) else 0) for m in members]
         for consumer in range(s.consumers):
             for m, nbytes in own:
@@ -84,8 +85,10 @@ class Rows(Maker):
         read = region.operands
         narrow = sum(view.dtype.bits == 16 for view in read)
         elements = s.rows * s.columns
-        nbytes = 0 if region.by_threads else sum(self.member(view).copy_bytes for view in read)
-        counts = Read(nbytes, narrow * elements, self._divisions(), s.consumer_warps)
+        moved = [] if region.by_threads else [view for view in read if not self._lies_across(view)]
+        nbytes = sum(self.member(view).copy_bytes for view in moved)
+        across = 0 if region.by_threads else self._across(read)
+        counts = Read(nbytes, narrow * elements, self._divisions(), s.consumer_warps, across=across)
         if region.by_threads:
             fetched = sum(view.dtype.bits // 8 for view in read if self._once(view)) * elements
             counts = replace(
@@ -113,6 +116,16 @@ class Rows(Maker):
             region.passes > 1 or not region.running
         ):
             yield self._row_store(share)
+
+    def _lies_across(self, view: View) -> bool:
+        """Whether a tensor lies turned in a tile in which others do not."""
+        return is_turned(view) and lie_both_ways(self.region.row_tiles)
+
+    def _across(self, views: Sequence[View]) -> int:
+        """Elements of tensors that lie turned, each as often as threads collide that read them from shared memory."""
+        s = self.s
+        layout = tile_layout(self.region.row_tiles, s.rows, s.columns, s.consumer_warps, self.machine)
+        return sum(map(self._lies_across, views)) * s.rows * s.columns * layout.collisions
 
     @property
     def _beside(self) -> tuple[Source, ...]:
@@ -145,12 +158,22 @@ class Rows(Maker):
         behind = () if region.running else (output for output in own if not output.has_columns)
         values = [output.view.dtype.bits // 8 for output in behind]
         copied = sum(round(size * share) for size in sizes) + s.rows * sum(values) + elements * sum(apart)
-        turned = [output.view for output in region.tile_outputs if reduces_outer((output.view,))]
+        views = [output.view for output in region.tile_outputs]
+        across = self._across(views) // region.passes
+        staged = sum(size for size, view in zip(sizes, views, strict=True) if not self._lies_across(view))
         store = Store(
-            len(sizes), sum(sizes), copied, self.tiles, len(values), region.passes, len(apart) * elements,
-            self._at_once(by_threads), min((s.rows * view.dtype.bits // 8 for view in turned), default=0),
+            len(sizes), staged, copied, self.tiles, len(values), region.passes, len(apart) * elements,
+            self._at_once(by_threads), self._piece(views), across,
         )  # fmt: skip
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
+
+    def _piece(self, views: Sequence[View]) -> int:
+        """The fewest bytes of these outputs' tiles that are neighbours in device memory; 0 where tiles have whole rows,
+        or stretches of them that are long.
+        """
+        both = lie_both_ways(self.region.row_tiles)
+        sides = ((view, self.s.rows if is_turned(view) else self.s.columns) for view in views)
+        return min((n * view.dtype.bits // 8 for view, n in sides if both or is_turned(view)), default=0)
 
     def _of_a_pass(self, work: Arithmetic) -> Arithmetic:
         """Arithmetic of one of the passes over a row: on the average an iteration has its share. What threads keep is

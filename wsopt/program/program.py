@@ -31,6 +31,7 @@ from wsopt.program.operations import TileOp as TileOp
 from wsopt.program.operations import Value as Value
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Structure
+from wsopt.tensors.orders import row_tiles
 from wsopt.tensors.views import FULL, Role, Source, View, takes_row
 from wsopt.tensors.views import Item as Item
 
@@ -186,11 +187,10 @@ class TileProgram:
     @property
     def row_tiles(self) -> tuple[View, ...]:
         """The tensors whose tiles are iterations of a loop over them: what streams, or else what threads read, and
-        what TMA stores; where there are none of these what threads store.
+        what is stored of them.
         """
         tiles = self.streamed or (one for one in self.after.vectors if one.spans == FULL)
-        moved = (*(one.view for one in tiles), *(one.view for one in self.after.tile_outputs))
-        return moved or tuple(one.view for one in self.after.outputs)
+        return row_tiles((one.view for one in tiles), self.after.outputs)
 
     @property
     def summed(self) -> tuple[str, ...]:
