@@ -186,7 +186,8 @@ class Region:
     @property
     def row_tiles(self) -> tuple[View, ...]:
         """Without products the tensors whose elements a tile's threads have."""
-        return row_tiles(self.operands, self.outputs)
+        beside = (one.view for one in self.sources if self._is_tile(one) and not one.view.is_copied)
+        return row_tiles(self.operands, self.outputs, beside)
 
     @property
     def streamed_sources(self) -> tuple[Source, ...]:

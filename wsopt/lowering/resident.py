@@ -25,6 +25,8 @@ serves more elements (kernels with 16 took up to 1.2 times as long).
 """
 _COLUMNS, _LONG_ROW_COLUMNS = (512, 1024, 2048, 4096), (2048, 4096)
 """Columns of a tile that has not all."""
+_TURNED_COLUMNS = (32, 64, 128, 256)
+"""The same where some tensors lie turned, and both sides of a tile are neighbours in memory."""
 _LEAST_BLOCKS, _MOST_BLOCKS = 4, 32
 """Blocks on an SM: of fewer all compute at once at times, while nothing is read (rows of 16,384 columns took 4 to
 10 % longer than copies into rings), and the hardware has no more.
@@ -36,10 +38,11 @@ def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]
     if not may_be_resident(region):
         return
     every = pow2(region.extent(Role.COLUMN))
-    sizes = _LONG_ROW_COLUMNS if region.running else _COLUMNS
+    both = lie_both_ways(region.row_tiles)
+    sizes = _LONG_ROW_COLUMNS if region.running else _TURNED_COLUMNS if both else _COLUMNS
     parts = () if region.whole_rows else (size for size in sizes if size < every)
     for columns, warps, elements, together in itertools.product(
-        (*parts, every), _WARPS, _OF_PARTS if region.running else _ELEMENTS, _WARPS_AN_SM
+        (*parts, *(() if both and every > sizes[-1] else (every,))), _WARPS, _OF_PARTS if region.running else _ELEMENTS, _WARPS_AN_SM
     ):
         threads = warps * machine.threads_per_warp
         rows, blocks = threads * elements // columns, together // warps
@@ -62,5 +65,6 @@ def may_be_resident(region: Region) -> bool:
     """
     tiles = region.row_tiles
     plain = all(view.step == 1 and view.chosen is None for view in tiles)
+    reduces = bool(region.whole_rows or region.running)
     carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
-    return plain and not (carried or reduces_outer(tiles) or lie_both_ways(tiles))
+    return plain and not (carried or reduces_outer(tiles) or (reduces and lie_both_ways(tiles)))

@@ -24,7 +24,14 @@ from wsopt.program.facts import (
 )
 from wsopt.program.ids import AGAIN, OpKind
 from wsopt.program.program import Item
-from wsopt.program.row_layout import ACCESS_BITS, RowLayout, reduces_outer, tile_layout, widest_bits
+from wsopt.program.row_layout import (
+    ACCESS_BITS,
+    RowLayout,
+    reduces_outer,
+    tile_layout,
+    turning_layout,
+    widest_bits,
+)
 from wsopt.program.types import Structure
 from wsopt.tensors.orders import is_turned, lie_both_ways
 from wsopt.tensors.views import OUTER, Reduction, Role, Source, Statement, View
@@ -86,8 +93,7 @@ class Rows(Maker):
         narrow = sum(view.dtype.bits == 16 for view in read)
         elements = s.rows * s.columns
         moved = [] if region.by_threads else [view for view in read if not self._lies_across(view)]
-        nbytes = sum(self.member(view).copy_bytes for view in moved)
-        across = 0 if region.by_threads else self._across(read)
+        nbytes, across = sum(self.member(view).copy_bytes for view in moved), self._across(read)
         counts = Read(nbytes, narrow * elements, self._divisions(), s.consumer_warps, across=across)
         if region.by_threads:
             fetched = sum(view.dtype.bits // 8 for view in read if self._once(view)) * elements
@@ -97,6 +103,7 @@ class Rows(Maker):
                 from_memory=round(fetched * share * self._fetches),
                 tiles=self.tiles,
                 at_once=self._at_once(read or [one.view for one in region.outputs if one.has_columns]),
+                piece=self._piece(read) if lie_both_ways(region.row_tiles) else 0,
             )
         leaves = tuple((source.name, 32) for source in region.tile_sources)
         told = () if s.occupancy else read[:1] if region.by_threads else read
@@ -122,10 +129,15 @@ class Rows(Maker):
         return is_turned(view) and lie_both_ways(self.region.row_tiles)
 
     def _across(self, views: Sequence[View]) -> int:
-        """Elements of tensors that lie turned, each as often as threads collide that read them from shared memory."""
-        s = self.s
-        layout = tile_layout(self.region.row_tiles, s.rows, s.columns, s.consumer_warps, self.machine)
-        return sum(map(self._lies_across, views)) * s.rows * s.columns * layout.collisions
+        """Elements of tensors that lie turned, each as often as threads collide that read them from shared memory; of
+        those that threads move twice, to there and back, where they exchange them.
+        """
+        s, tiles = self.s, self.region.row_tiles
+        cut = s.rows, s.columns, s.consumer_warps, self.machine
+        exchanged = 0 if turning_layout(tiles, *cut) is None else 2
+        own = tile_layout(tiles, *cut).collisions if views else 0
+        each = (own if view.is_copied else exchanged for view in views if self._lies_across(view))
+        return sum(each) * s.rows * s.columns
 
     @property
     def _beside(self) -> tuple[Source, ...]:
@@ -134,9 +146,10 @@ class Rows(Maker):
 
     def _at_once(self, views: Sequence[View]) -> int:
         """Neighbours that a thread reads or writes by one access, of tensors that no copy takes."""
-        if not views or not all(view.is_aligned for view in views):
+        if not views or not all(view.is_aligned for view in views) or any(map(self._lies_across, views)):
             return 1
         s, tiles = self.s, self.region.operands or self.region.row_tiles
+        tiles = self.region.row_tiles if lie_both_ways(self.region.row_tiles) else tiles
         own = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, self.machine).vector
         return math.gcd(own, ACCESS_BITS // widest_bits(views), self.region.extent(Role.COLUMN))
 
@@ -159,11 +172,11 @@ class Rows(Maker):
         values = [output.view.dtype.bits // 8 for output in behind]
         copied = sum(round(size * share) for size in sizes) + s.rows * sum(values) + elements * sum(apart)
         views = [output.view for output in region.tile_outputs]
-        across = self._across(views) // region.passes
+        across = self._across([*views, *by_threads]) // region.passes
         staged = sum(size for size, view in zip(sizes, views, strict=True) if not self._lies_across(view))
         store = Store(
             len(sizes), staged, copied, self.tiles, len(values), region.passes, len(apart) * elements,
-            self._at_once(by_threads), self._piece(views), across,
+            self._at_once(by_threads), self._piece([*views, *by_threads]), across,
         )  # fmt: skip
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
 

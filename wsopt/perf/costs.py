@@ -309,8 +309,10 @@ def _read(read: Read, machine: Machine) -> Cost:
         latency = math.ceil(
             machine.latency.mbarrier_wait + machine.latency.tma_load_dram + max(accesses, widening)
         )
-        memory = memory_cycles(read.from_memory, read.tiles, machine) if read.from_memory else 0
-        pipes = ((Unit.ALU, widening), (Unit.SHARED, accesses), (Unit.MEMORY, memory))
+        fetched = read.from_memory
+        memory = memory_cycles(fetched, read.tiles, machine, piece=read.piece) if fetched else 0
+        latency += cycles
+        pipes = ((Unit.ALU, widening), (Unit.SHARED, accesses + cycles), (Unit.MEMORY, memory))
     return Cost(math.ceil(place) + latency, latency, pipes=pipes)
 
 

@@ -116,13 +116,28 @@ def across_layout(
     banks of their own where a box is swizzled. Where threads store what lies along rows, a warp lies along them.
     """
     upright = [view for view in views if not is_turned(view)]
-    if not any(view.is_copied for view in upright):
-        return row_layout(widest_bits(upright), rows, columns, warps, machine, _APART_BITS)
+    if not all(view.is_copied for view in upright):
+        access = ACCESS_BITS if all(view.is_aligned for view in views) else _APART_BITS
+        return row_layout(widest_bits(upright), rows, columns, warps, machine, access)
     vector = max(1, min(ACCESS_BITS // widest_bits(upright), columns))
     down = min(machine.threads_per_warp, rows)
     apart = min(warps, rows // down)
     lanes = down, machine.threads_per_warp // down
     return RowLayout(vector, lanes, (apart, warps // apart), across=True)
+
+
+def turning_layout(
+    views: Sequence[View], rows: int, columns: int, warps: int, machine: Machine
+) -> RowLayout | None:
+    """The layout in which threads read and store what lies turned, neighbours in memory side by side, where the tile's
+    own has a warp along its rows: they exchange elements. None where nothing is exchanged.
+    """
+    if not (lie_both_ways(views) and any(is_turned(view) and not view.is_copied for view in views)):
+        return None
+    if tile_layout(views, rows, columns, warps, machine).across:
+        return None
+    turned = [view for view in views if is_turned(view)]
+    return outer_layout(widest_bits(turned), rows, columns, warps, machine, _APART_BITS)
 
 
 def outer_layout(

@@ -19,13 +19,15 @@ def lie_both_ways(views: Iterable[View]) -> bool:
     return len({is_turned(view) for view in views if Role.COLUMN in view.roles}) > 1
 
 
-def row_tiles(read: Iterable[View], outputs: Iterable[Output]) -> tuple[View, ...]:
+def row_tiles(
+    read: Iterable[View], outputs: Iterable[Output], beside: Iterable[View] = ()
+) -> tuple[View, ...]:
     """The tensors whose elements a tile's threads have: what is `read` and what TMA stores, or where neither is there
-    what threads store. So they have what threads store in another order than all the others.
+    what threads store. So they have, where not all lie one way, what threads store and read `beside` those.
     """
     stored = tuple(outputs)
     moved = (*read, *(one.view for one in stored if one.is_tile))
-    apart = tuple(one.view for one in stored if one.by_threads)
-    if moved and lie_both_ways((*moved, *apart)):
-        return (*moved, *apart)
+    every = tuple(dict.fromkeys((*moved, *beside, *(one.view for one in stored if one.by_threads))))
+    if moved and lie_both_ways(every):
+        return every
     return moved or tuple(one.view for one in stored)
