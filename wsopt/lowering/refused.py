@@ -11,7 +11,7 @@ from wsopt.lowering.promotion import promotes
 from wsopt.lowering.resident import may_be_resident
 from wsopt.machine.types import Machine
 from wsopt.targets import LoopKind, Sums, target_of
-from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Role, Statement, View
+from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Reduction, Role, Statement, View
 
 DEPTHS = (32, 64, 128, 256)
 """K-blocks of a loop that computes values."""
@@ -168,12 +168,15 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
             f"{remedies.WHOLE_TILE}"
         )
     yield from _counted_problems(region)
-    sides = (tensors[0].roles[-1],) if reduces and tensors else (Role.COLUMN, Role.ROW)
+    carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
+    one_way = bool(region.running or carried)
+    sides = (tensors[0].roles[-1],) if one_way and tensors else (Role.COLUMN, Role.ROW)
     yield from (
         f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, "
         + (
-            f"another one in {tensors[0].tensor}; rows are read and stored along one axis: {remedies.ONE_ORDER}"
-            if reduces
+            f"another one in {tensors[0].tensor}; rows that no SM holds, and sums over rows, are of tensors that lie "
+            f"one way: {remedies.ONE_ORDER}"
+            if one_way
             else "and is neither the last of the output nor the one that other tensors lie along; a kernel takes "
             f"tensors in two orders: {remedies.SAME_ORDER}"
         )
