@@ -182,6 +182,6 @@ def _with_gap() -> Graph:
 def test_an_output_that_nothing_computes_is_refused(h200: Machine) -> None:
     g = GraphBuilder("seen")
     x = g.input("x", (128, 256), "bf16")
-    g.output(g.transpose(x, (1, 0), name="turned"))
-    with pytest.raises(LoweringError, match="output turned is an input seen in another way"):
+    g.output(g.reshape(x, (256, 128), name="seen"))
+    with pytest.raises(LoweringError, match="output seen is an input seen in another way"):
         cut(g.build(), h200)
