@@ -153,7 +153,11 @@ def test_compiles(other_triton: str) -> None:
         ("stored both ways", ".permute((1, 0)).store(", ".reshape([32, 64]).store("),
         ("both at any width", "turned_rows = row +", "turned_rows ="),
         ("both at any width", "turned_columns, 0) < column_extent", "turned_columns, 0) < column_extent - 1"),
-        ("blocks that store both ways", "gl.expand_dims(turned_rows, 1) < row_extent", "turned_rows[:, None] < 1"),
+        (
+            "blocks that store both ways",
+            "gl.expand_dims(turned_rows, 1) < row_extent",
+            "turned_rows[:, None] < 1",
+        ),
     ],
 )
 def test_faults_are_found(name: str, old: str, new: str) -> None:

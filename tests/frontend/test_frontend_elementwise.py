@@ -170,9 +170,7 @@ def test_slices_that_are_no_views_are_named(case: str, h200: Machine) -> None:
 
 
 def turned(shape: tuple[int, ...], perm: tuple[int, ...]) -> Body:
-    return lambda g: g.cast(
-        g.mul(g.transpose(g.input("x", shape, "bf16"), perm=perm), 2.0), "bf16", name="y"
-    )
+    return lambda g: g.cast(g.mul(g.transpose(g.input("x", shape, "bf16"), perm=perm), 2.0), "bf16", name="y")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +200,9 @@ def test_rows_at_an_index_do_not_lie_beside_what_lies_turned(h200: Machine) -> N
         rows = g.gather(table, at, axis=0) if gathered else table
         return g.cast(g.add(g.transpose(x, perm=(1, 0)), rows), "bf16")
 
-    with pytest.raises(LoweringError, match="tensor table: .* at places that an index names.*compute it before"):
+    with pytest.raises(
+        LoweringError, match=r"tensor table: .* at places that an index names.*compute it before"
+    ):
         next(structures(region_of(lambda g: body(g, gathered=True)), h200))
     assert next(structures(region_of(lambda g: body(g, gathered=False)), h200)).rows
 

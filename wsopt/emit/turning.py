@@ -1,5 +1,5 @@
-"""Tiles that threads read or store, and that lie turned: moved in a layout of their own, with neighbours in memory side by
-side, and exchanged between threads.
+"""Tiles that threads read or store, and that lie turned: moved in a layout of their own, with neighbours in memory
+side by side, and exchanged between threads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_exchanged(plan: KernelPlan, view: View) -> bool:
 def constants(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     """The layout among a kernel's constants."""
     if (layout := layout_of(plan)) is not None:
-        yield LAYOUT, layout.text(), "how threads read and store of it what lies with rows and columns exchanged"
+        yield LAYOUT, layout.text(), "how threads read and store what lies turned"
 
 
 def numbers(plan: KernelPlan) -> Iterator[str]:

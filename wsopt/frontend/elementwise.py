@@ -59,8 +59,9 @@ class _Tensors:
 
     def rows_of(self, others: Sequence[Run], last: Run) -> Run:
         """The run among `others` that has the rows of tiles whose columns are the `last`: that along which tensors
-        lie turned, or else that along which the most tensors vary. Where every tensor that is read repeats along some run, one with which all are vectors of a
-        tile, if there is one: each is then loaded once a row or once a column. Rows at an index are no vector.
+        lie turned, or else that along which the most tensors vary. Where every tensor that is read repeats along some
+        run, one with which all are vectors of a tile, if there is one: each is then loaded once a row or once a
+        column. Rows at an index are no vector.
         """
         if turned := self.across(others, last):
             return turned

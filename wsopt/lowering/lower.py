@@ -275,7 +275,7 @@ def _over_rows_bytes(region: Region, s: Structure, machine: Machine) -> int:
 
 
 def _turning_bytes(region: Region, s: Structure, machine: Machine) -> int:
-    """Bytes through which a consumer's threads exchange a tile that they read or store in another order; 0 if none."""
+    """Bytes through which a consumer's threads exchange a tile that they read or store in another order."""
     tiles = () if region.contractions else region.row_tiles
     if turning_layout(tiles, s.rows, s.columns, s.consumer_warps, machine) is None:
         return 0

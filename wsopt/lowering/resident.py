@@ -40,9 +40,10 @@ def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]
     every = pow2(region.extent(Role.COLUMN))
     both = lie_both_ways(region.row_tiles)
     sizes = _LONG_ROW_COLUMNS if region.running else _TURNED_COLUMNS if both else _COLUMNS
-    parts = () if region.whole_rows else (size for size in sizes if size < every)
+    parts = () if region.whole_rows else tuple(size for size in sizes if size < every)
+    chosen = parts if both and every > sizes[-1] else (*parts, every)
     for columns, warps, elements, together in itertools.product(
-        (*parts, *(() if both and every > sizes[-1] else (every,))), _WARPS, _OF_PARTS if region.running else _ELEMENTS, _WARPS_AN_SM
+        chosen, _WARPS, _OF_PARTS if region.running else _ELEMENTS, _WARPS_AN_SM
     ):
         threads = warps * machine.threads_per_warp
         rows, blocks = threads * elements // columns, together // warps

@@ -181,8 +181,8 @@ class Rows(Maker):
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
 
     def _piece(self, views: Sequence[View]) -> int:
-        """The fewest bytes of these outputs' tiles that are neighbours in device memory; 0 where tiles have whole rows,
-        or stretches of them that are long.
+        """The fewest bytes of these tensors' tiles that are neighbours in device memory; 0 where tiles have whole
+        rows, or stretches of them that are long.
         """
         both = lie_both_ways(self.region.row_tiles)
         sides = ((view, self.s.rows if is_turned(view) else self.s.columns) for view in views)

@@ -209,9 +209,9 @@ def _too_late(graph: Graph, prices: Prices) -> TimeOverError:
 def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cutter:
     """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all.
 
-    Scales of products of f8 may be turned before. Where kernels do not compute all of it, those of the graph with choices written out may. That is tried first
-    where a node is one that no kernel computes as it is written. Last comes either graph with copies of operands of
-    products, which have room behind rows that TMA could not begin with.
+    Scales of products of f8 may be turned before. Where kernels do not compute all of it, those of the graph with
+    choices written out may. That is tried first where a node is one that no kernel computes as it is written. Last
+    comes either graph with copies of operands of products, which have room behind rows that TMA could not begin with.
     """
     graph = needed(graph)
     if others is None:

@@ -47,8 +47,8 @@ class Web:
         return frozenset(found)
 
     def _is_copied(self, node: Node) -> bool:
-        """Whether a kernel may copy what a view sees: a product's operand for room behind its rows, or scales that lie
-        turned, of which what is seen then is a view again; or any that moves elements.
+        """Whether a kernel may copy what a view sees: a product's operand for room behind its rows, or scales that
+        lie turned, of which what is seen then is a view again; or any that moves elements.
         """
         if room_of(self.graph, node.name) is not None:
             return False

@@ -138,8 +138,8 @@ class Read:
     """A tile of whole rows that comes into registers of so many `warps`; `widened` elements of 16 bits become f32.
     Its place is found from its number by `divisions` of whole numbers. It comes from shared memory, or where threads
     load so many elements `by_address`, so many `at_once` where they lie side by side, `from_memory` bytes from device
-    memory; `tiles` as for copies. Of tensors that lie turned so many elements are read one by one `across` their boxes,
-    each as often as threads of a warp collide in a bank; `piece` as for stores, of what threads load.
+    memory; `tiles` as for copies. Of tensors that lie turned so many elements are read one by one `across` their
+    boxes, each as often as threads of a warp collide in a bank; `piece` as for stores, of what threads load.
     """
 
     nbytes: int

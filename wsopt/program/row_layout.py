@@ -5,9 +5,9 @@ them. Where those are of one row, the consumer's warps take rows of their own as
 of them shares one. Where they are of different rows, as in a reduction along an outer axis, lanes and warps that rows
 do not need share the columns.
 
-Where some tensors of a tile lie one way and some the other, a thread's neighbours are of one row, and a warp's threads
-lie down the rows: what lies along rows is read and written 16 bytes at a time, and the rest, across, an element at a
-time, of which a warp has neighbours.
+Where some tensors of a tile lie one way and some the other, a thread's neighbours are of one row, and a warp's
+threads lie down the rows: what lies along rows is read and written 16 bytes at a time, and the rest, across, an
+element at a time, of which a warp has neighbours.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class RowLayout:
 
     @property
     def collisions(self) -> int:
-        """How many of a warp's threads are in one bank at most where they read one element each of a swizzled box that
-        lies turned: those down the rows are neighbours there.
+        """How many of a warp's threads are in one bank at most where they read one element each of a swizzled box
+        that lies turned: those down the rows are neighbours there.
         """
         return max(1, self.lanes[1] * min(self.vector, SWIZZLED_ROWS) // SWIZZLED_ROWS)
 
@@ -129,8 +129,8 @@ def across_layout(
 def turning_layout(
     views: Sequence[View], rows: int, columns: int, warps: int, machine: Machine
 ) -> RowLayout | None:
-    """The layout in which threads read and store what lies turned, neighbours in memory side by side, where the tile's
-    own has a warp along its rows: they exchange elements. None where nothing is exchanged.
+    """The layout in which threads read and store what lies turned, neighbours in memory side by side, where the
+    tile's own has a warp along its rows: they exchange elements. None where nothing is exchanged.
     """
     if not (lie_both_ways(views) and any(is_turned(view) and not view.is_copied for view in views)):
         return None
