@@ -209,3 +209,13 @@ def test_tiles_of_short_pieces_are_bounded_by_more_time() -> None:
             best[side] = min(best.get(side, memory / (s.rows * s.columns)), memory / (s.rows * s.columns))
     assert best[8] > 1.2 * best[32]
     assert best[64] == pytest.approx(best[32], rel=0.05)
+
+
+def test_blocks_store_whole_accesses_of_what_lies_upright() -> None:
+    """Rows of a multiple of 8 elements, which a launch checks: the mask ends between accesses of 16 bytes."""
+    kernel = made("blocks")
+    good = "gl.expand_dims(columns, 0) // 8 < column_extent // 8"
+    assert good in kernel.source
+    assert case(graph_of(turned((72, 48)))).fault(kernel.source, 1) is None
+    wrong = kernel.source.replace(good, good + " + 1")
+    assert case(graph_of(turned((72, 48)))).fault(wrong, 1) is not None

@@ -20,7 +20,7 @@ from wsopt.emit.stamps import Trace
 from wsopt.emit.tensors import Box
 from wsopt.perf.epilogue import Refill
 from wsopt.program.combination import Combination, combination_of
-from wsopt.program.facts import Read
+from wsopt.program.facts import Read, Store
 from wsopt.program.over_rows import carried
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.types import Sharing, Structure, column_role, row_role
@@ -240,8 +240,10 @@ class KernelPlan:
         checks that of rows that are folded, or that threads read so many elements at a time.
         """
         if self.s.occupancy:
-            reads = (op.counts for op in self.program.ops if isinstance(op.counts, Read))
-            return max((read.at_once for read in reads), default=1)
+            # Where tiles are turned what is stored lies along the rows, and what is read need not.
+            told = (Read, Store) if self.program.turning_bytes else (Read,)
+            moved = (op.counts for op in self.program.ops if isinstance(op.counts, told))
+            return max((one.at_once for one in moved), default=1)
         folds = {box.fold for box in (*self.moved, *self.outputs.values()) if box.fold}
         return math.gcd(_THREAD_COLUMNS, *folds) if folds else 1
 

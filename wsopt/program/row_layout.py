@@ -119,7 +119,11 @@ def across_layout(
     if not all(view.is_copied for view in upright):
         access = ACCESS_BITS if all(view.is_aligned for view in views) else _APART_BITS
         return row_layout(widest_bits(upright), rows, columns, warps, machine, access)
-    vector = max(1, min(ACCESS_BITS // widest_bits(upright), columns))
+    return _down_the_rows(max(1, min(ACCESS_BITS // widest_bits(upright), columns)), rows, warps, machine)
+
+
+def _down_the_rows(vector: int, rows: int, warps: int, machine: Machine) -> RowLayout:
+    """A layout with so many neighbours of a row a thread, and a warp's threads down the rows as far as there are any."""
     down = min(machine.threads_per_warp, rows)
     apart = min(warps, rows // down)
     lanes = down, machine.threads_per_warp // down
@@ -136,8 +140,7 @@ def turning_layout(
         return None
     if tile_layout(views, rows, columns, warps, machine).across:
         return None
-    turned = [view for view in views if is_turned(view)]
-    return outer_layout(widest_bits(turned), rows, columns, warps, machine, _APART_BITS)
+    return _down_the_rows(1, rows, warps, machine)
 
 
 def outer_layout(
