@@ -123,7 +123,7 @@ def across_layout(
 
 
 def _down_the_rows(vector: int, rows: int, warps: int, machine: Machine) -> RowLayout:
-    """A layout with so many neighbours of a row a thread, and a warp's threads down the rows as far as there are any."""
+    """A layout with so many neighbours of a row a thread, and a warp's threads down the rows, if there are enough."""
     down = min(machine.threads_per_warp, rows)
     apart = min(warps, rows // down)
     lanes = down, machine.threads_per_warp // down
