@@ -193,7 +193,7 @@ def test_rows_may_be_parts_of_a_dimension() -> None:
 
 
 def strided_rows(g: GraphBuilder) -> Symbol:
-    return g.softmax(g.input("x", (64, 128), "bf16", strides=(1, 64)), name="y")
+    return g.softmax(g.input("x", (64, 40000), "bf16", strides=(1, 64)), name="y")
 
 
 def two_axes(g: GraphBuilder) -> Symbol:

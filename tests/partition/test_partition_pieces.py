@@ -17,6 +17,7 @@ from wsopt.partition.candidates import find_candidates, groups
 from wsopt.partition.cut import cut
 from wsopt.partition.pieces import pieces_of
 from wsopt.partition.prices import Level, Price, Prices
+from wsopt.partition.turned import with_turned_scales
 from wsopt.partition.web import Web, bits, members
 
 
@@ -182,6 +183,45 @@ def _with_gap() -> Graph:
 def test_an_output_that_nothing_computes_is_refused(h200: Machine) -> None:
     g = GraphBuilder("seen")
     x = g.input("x", (128, 256), "bf16")
-    g.output(g.transpose(x, (1, 0), name="turned"))
-    with pytest.raises(LoweringError, match="output turned is an input seen in another way"):
+    g.output(g.reshape(x, (256, 128), name="seen"))
+    with pytest.raises(LoweringError, match="output seen is an input seen in another way"):
         cut(g.build(), h200)
+
+
+def _scaled(scales: str, *, constant: bool = False) -> Graph:
+    """A product of f8 whose left operand has scales that lie as they are, row by row, computed, or turned."""
+    g = GraphBuilder("scaled")
+    shape = (4, 512) if scales == "turned" else (512, 4)
+    x, s = g.input("x", (512, 512), "f8e4m3"), g.input("s", shape, "f32", constant=constant)
+    w, v = (
+        g.input("w", (256, 512), "f8e4m3", constant=True),
+        g.input("v", (2, 4), "f32", constant=True),
+    )
+    s = {"turned": lambda: g.transpose(s, (1, 0)), "computed": lambda: g.mul(s, 0.5, name="half")}.get(
+        scales, lambda: s
+    )()
+    left = g.cast(g.dequantize(x, s, group=128, name="dx"), "bf16", name="left")
+    right = g.cast(g.dequantize(w, v, block=(128, 128), name="dw"), "bf16", name="right")
+    g.output(g.cast(g.matmul(left, right, transpose_b=True, name="p"), "bf16", name="y"))
+    return g.build()
+
+
+def test_scales_that_lie_row_by_row_are_turned_before_a_product_of_f8(h200: Machine) -> None:
+    """By a kernel that copies them, or that computes them: the product is a candidate as it is with scales turned."""
+    product = frozenset({"dx", "left", "dw", "right", "p", "y"})
+    plain, computed = (with_turned_scales(_scaled(kind)) for kind in ("rows", "computed"))
+    assert {frozenset({"s_turned"}), product} <= _parts(plain, h200)
+    assert {frozenset({"half", "half_turned"}), product} <= _parts(computed, h200)
+    assert product not in _parts(_scaled("computed"), h200)
+
+
+def test_scales_that_need_no_copy_are_not_turned() -> None:
+    for graph in (_scaled("turned"), _scaled("rows", constant=True), mlp()):
+        assert with_turned_scales(graph) is graph
+
+
+def test_a_transpose_that_others_read_is_no_copy_of_scales() -> None:
+    g = GraphBuilder("there_and_back")
+    x = g.input("x", (128, 256), "f32")
+    g.output(g.exp(g.transpose(g.transpose(x, (1, 0), name="there"), (1, 0), name="back"), name="y"))
+    assert {"there", "back"} <= _web(g.build()).free

@@ -17,6 +17,7 @@ from wsopt.emit import (
     tensor_sums,
     tensor_values,
     threads,
+    turning,
 )
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
@@ -110,6 +111,7 @@ def _row_layouts(plan: KernelPlan, streamed: Sequence[View]) -> Iterator[tuple[s
     for step in sorted({view.step for view in streamed} - {1}):
         wider = replace(rows, vector=rows.vector * step).text()
         yield PAIRS_LAYOUT, wider, "how a tile of pairs lies there, which is split into one of each"
+    yield from turning.constants(plan)
     if reduces_outer(tiles) and not all_swizzled(tiles, s.rows, s.columns):
         yield turned(plan.loop_layout), rows.turned().text(), "the same of columns, as they lie in memory"
 

@@ -22,6 +22,7 @@ from wsopt.emit import (
     tensor_sums,
     tensor_values,
     text,
+    turning,
 )
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import Function, each_owed, function, seen
@@ -209,7 +210,8 @@ class Consumer:
         plan, operations, layout, rows = self.plan, self.operations, self.plan.loop_layout, self._rows
         if plan.loops_over_tiles:
             started = self._row_starts() if plan.program.long_rows else ()
-            return [rows, *started, *([f"columns = column + {self._tile_columns()}"] if plan.columns else [])]
+            columns = [f"columns = column + {self._tile_columns()}"] if plan.columns else []
+            return [rows, *started, *columns, *turning.numbers(plan)]
         placed = self._counts_rows or not plan.columns or operations.reads_along_rows
         lines = [rows] if placed else []
         if plan.values_apart:

@@ -170,6 +170,9 @@ OVER_ROWS_WORDS = frozenset(
 )
 """Words of kernels whose blocks carry reductions over rows."""
 
+TURNING_WORDS = frozenset({"TURNING_LAYOUT", "turned_rows", "turned_columns"})
+"""Words of kernels whose threads read or store tiles that lie turned (`turning.py`)."""
+
 DYNAMIC_WORDS = frozenset(
     (
         *("taken", "tile_numbers", "next_tile", "tell_tile", "told_tile"),

@@ -245,7 +245,10 @@ class KernelPlan:
         checks that of rows that are folded, or that threads read so many elements at a time.
         """
         if self.by_threads:
-            moved = (op.counts for op in self.program.ops if isinstance(op.counts, Read | Store))
+            # Where tiles are turned what is stored lies along the rows, and what is read need not.
+            stored = bool(self.program.turning_bytes) or self.s.stored_by_threads
+            told = (Read, Store) if stored else (Read,)
+            moved = (op.counts for op in self.program.ops if isinstance(op.counts, told))
             return max((one.at_once for one in moved), default=1)
         folds = {box.fold for box in (*self.moved, *self.outputs.values()) if box.fold}
         return math.gcd(_THREAD_COLUMNS, *folds) if folds else 1

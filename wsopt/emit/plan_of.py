@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wsopt.emit.addresses import ByAddress
-from wsopt.emit.names import DYNAMIC_WORDS, OVER_ROWS_WORDS, SEGMENT_WORDS, SPLIT_WORDS, Names
+from wsopt.emit.names import DYNAMIC_WORDS, OVER_ROWS_WORDS, SEGMENT_WORDS, SPLIT_WORDS, TURNING_WORDS, Names
 from wsopt.emit.plan import KernelPlan, loop_name
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.rings import NamedBoxes, loaders
@@ -89,6 +89,7 @@ def _words(program: TileProgram, trace: Trace | None) -> set[str]:
         (program.structure.parted, SPLIT_WORDS),
         (bool(carried(program)), OVER_ROWS_WORDS),
         (program.structure.dynamic, DYNAMIC_WORDS),
+        (program.turning_bytes > 0, TURNING_WORDS),
         (program.offsets is not None, SEGMENT_WORDS),
     )
     return {word for has, words in kinds if has for word in words}

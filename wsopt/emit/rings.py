@@ -15,6 +15,7 @@ from wsopt.program.program import Iteration, RingPlan
 from wsopt.program.types import column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.orders import lie_both_ways
 from wsopt.tensors.views import Role, View
 
 
@@ -120,7 +121,8 @@ class NamedBoxes:
         return self.verified.program.iteration is Iteration.TILE
 
     def _row_box(self, name: str, view: View, extents: Mapping[Role, int]) -> Box:
-        return row_box(name, view, extents, self.verified.machine.tma_box_extent_max)
+        across = lie_both_ways(self.verified.program.row_tiles)
+        return row_box(name, view, extents, self.verified.machine.tma_box_extent_max, across=across)
 
     def _called(self, kind: str, member: Member) -> str:
         """What the text calls a tensor that a ring or the block holds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsopt.emit import turning
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import arrive, stage, store_wait, tma_store, wait, when
@@ -73,6 +74,8 @@ def store_of_elements(plan: KernelPlan, argument: ByAddress[Output], value: str,
     """The store by threads of a subtile's elements, as far as its rows and columns reach, whose numbers are called
     that behind `own`.
     """
+    if turning.is_exchanged(plan, argument.of.view):
+        own, value = turning.OWN, turning.stored(value)
     rows, columns = f"gl.expand_dims({own}rows, 1)", f"gl.expand_dims({own}columns, 0)"
     # Beyond 2^31 elements an offset would not fit the type of the indices.
     address = argument.at(plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)"))

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from wsopt.graph.types import DType
-from wsopt.program.row_layout import SWIZZLES, reduces_outer, swizzle_of
+from wsopt.program.row_layout import SWIZZLES, swizzle_of
+from wsopt.tensors.orders import is_turned
 from wsopt.tensors.parts import parts
 from wsopt.tensors.views import OUTER, Packing, Role, View
 
@@ -169,11 +170,11 @@ def part_boxes(name: str, view: View, extents: Mapping[Role, int]) -> tuple[Box,
     return tuple(found)
 
 
-def row_box(name: str, view: View, extents: Mapping[Role, int], most: int) -> Box:
+def row_box(name: str, view: View, extents: Mapping[Role, int], most: int, *, across: bool = False) -> Box:
     """Box of whole rows, not swizzled: a warp reads them along. Where that makes them one copy, rows are folded into
-    parts of `most`. What lies turned is swizzled, for a warp reads it across.
+    parts of `most`. What lies turned is swizzled, for a warp reads it across; and all is where a warp lies `across`.
     """
-    if reduces_outer((view,)):
+    if across or is_turned(view):
         return replace(make_box(name, view, extents), first=tuple(view.first.items()))
     *outer, columns = (1 if role in OUTER else extents[role] for role in view.roles)
     extent = view.of(view.roles[-1], view.extents[-1])

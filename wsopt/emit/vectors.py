@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsopt.emit import turning
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import GLUON, zero
@@ -62,7 +63,9 @@ def _place(plan: KernelPlan, view: View, chosen: Chosen) -> str:
 def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
     """The load by threads of a tile's elements, as far as its rows and columns reach; zeros outside of the tensor."""
     view = tile.of.view
-    rows, columns = "gl.expand_dims(rows, 1)", "gl.expand_dims(columns, 0)"
+    exchanged = turning.is_exchanged(plan, view)
+    own = turning.OWN if exchanged else ""
+    rows, columns = f"gl.expand_dims({own}rows, 1)", f"gl.expand_dims({own}columns, 0)"
     inside = [f"({rows} < row_extent)", f"({before_end(plan, columns)})"]
     for role, cutout in zip(view.roles, view.cutouts, strict=False):
         if cutout and not 0 <= cutout[0] <= cutout[2] - view.extents[view.roles.index(role)]:
@@ -75,7 +78,10 @@ def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
         at = f"gl.expand_dims({name}, 1)" if view.rows_chosen else name
         inside.append(f"({at} >= 0) & ({at} < {places})")
         index = {**index, view.chosen.role: f"{at}.to(gl.int64)"}
-    return load_text(tile, index, " & ".join(inside))
+    if not exchanged:
+        return load_text(tile, index, " & ".join(inside))
+    mask = f"mask={' & '.join(inside)}, other={zero(view.dtype)}"
+    return turning.read(plan, f"gl.load({tile.at(index)}, {mask})") + widened(view)
 
 
 def before_end(plan: KernelPlan, columns: str) -> str:

@@ -2,7 +2,8 @@
 
 Axes that lie next to each other in every tensor are one run of elements. The innermost run has the columns; where it
 is long it has the rows too, so that it is cut anew: into rows that TMA can move, whatever shapes the graph has. Else
-another run has the rows: that along which the most tensors vary.
+another run has the rows: that along which tensors lie turned, their elements next to each other, or else that along
+which the most tensors vary.
 """
 
 from __future__ import annotations
@@ -48,11 +49,22 @@ class _Tensors:
         """How many tensors vary along all of these runs."""
         return sum(all(find(dims, run[-1]) is not None for run in runs) for dims in self.views)
 
-    def rows_of(self, others: Sequence[Run], last: Run) -> Run:
-        """The run among `others` that has the rows of tiles whose columns are the `last`: that along which the most
-        tensors vary. Where every tensor that is read repeats along some run, one with which all are vectors of a
-        tile, if there is one: each is then loaded once a row or once a column. Rows at an index are no vector.
+    def across(self, others: Sequence[Run], last: Run) -> Run | None:
+        """The run among `others` along which tensors that have the `last` one have their elements next to each other,
+        if there are such: that of the most.
         """
+        turned = [dims for dims in self.views if (along := find(dims, last[-1])) and along.stride > 1]
+        near = [run for run in others for dims in turned if (d := find(dims, run[-1])) and d.stride == 1]
+        return max(reversed(near), key=near.count, default=None)
+
+    def rows_of(self, others: Sequence[Run], last: Run) -> Run:
+        """The run among `others` that has the rows of tiles whose columns are the `last`: that along which tensors
+        lie turned, or else that along which the most tensors vary. Where every tensor that is read repeats along some
+        run, one with which all are vectors of a tile, if there is one: each is then loaded once a row or once a
+        column. Rows at an index are no vector.
+        """
+        if turned := self.across(others, last):
+            return turned
         if not self.chosen and self.varying(*others, last) == self.stored:
             vectors = [run for run in others if self.varying(run, last) == self.stored]
             if vectors:
@@ -141,7 +153,7 @@ def _cut(
     length, one = math.prod(axes.extents[atom] for atom in last), _one_before(axes, order, counted)
     if not others and len(last) == 1 and one is not None:
         return (one,), last
-    if not others or (len(last) > 1 and length > _VECTOR):
+    if not others or (len(last) > 1 and length > _VECTOR and not tensors.across(others, last)):
         found = _anew(axes, last, tensors.bits, splits=not others)
         if found is not None:
             return found

@@ -8,7 +8,6 @@ from wsopt.frontend.kinds import producer
 from wsopt.graph.types import Graph
 
 ONE_ORDER = "declare every input and output with its axes in one order, and transpose outside of the graph"
-SAME_ORDER = "declare every input with its axes in the output's order, and transpose outside of the graph"
 DENSE = "declare it without strides, and hand over a dense copy"
 ALIKE = "give every tensor all of them, as a dense copy of what repeats along them"
 OWN_SUMS = (

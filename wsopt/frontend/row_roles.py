@@ -118,7 +118,8 @@ def _nearest(axes: Axes, column: Dim) -> list[Dim]:
 def _is_held(axes: Axes) -> bool:
     """Whether an SM holds whole rows: of every tensor that has them one, as long as a power of two.
 
-    Where neighbours in memory are of different rows: `OUTER_ROWS` of them, and none for reductions that can run on.
+    Where neighbours in memory are of different rows: `OUTER_ROWS` of them, and none for reductions that can run on;
+    those too are of rows that are held where tensors lie both ways.
     """
     of = {role: axis for axis, role in axes.roles.items()}
     column, row = of[Role.COLUMN], of[Role.ROW]
@@ -130,8 +131,10 @@ def _is_held(axes: Axes) -> bool:
     chosen = {axes.paths[f"{node.name}:0"][-1] for node in axes.graph.nodes if node.op == "gather"}
     read = [v for v in inputs.values() if {column, row} <= {dim.axis for dim in v.dims} or v.tensor in chosen]
     full, most = [*stored, *read], MOST_HELD if read or axes.extents[row] == 1 else MOST_COMPUTED
-    if row in _nearest(axes, column):
-        if not stored and not _depends_on_reductions(axes.graph):
+    near = {dim.axis for view in full for dim in view.dims if dim.stride == 1 < dim.extent}
+    both = {row, column} <= near
+    if both or row in _nearest(axes, column):
+        if not (both or stored or _depends_on_reductions(axes.graph)):
             return False
         columns *= OUTER_ROWS
     places = any(node.op == "reduce_argmax" for node in axes.graph.nodes)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from wsopt.graph.types import DType
+from wsopt.tensors.orders import row_tiles
 from wsopt.tensors.views import FULL, Bound, Output, Reduction, Role, Source, Statement, View, takes_row
 
 
@@ -184,11 +185,9 @@ class Region:
 
     @property
     def row_tiles(self) -> tuple[View, ...]:
-        """Without products the tensors whose elements a tile's threads have: what is read and what TMA stores, or
-        where neither is there what threads store.
-        """
-        tiles = (*self.operands, *(output.view for output in self.tile_outputs))
-        return tiles or tuple(output.view for output in self.outputs)
+        """Without products the tensors whose elements a tile's threads have."""
+        beside = (one.view for one in self.sources if self._is_tile(one) and not one.view.is_copied)
+        return row_tiles(self.operands, self.outputs, beside)
 
     @property
     def streamed_sources(self) -> tuple[Source, ...]:

@@ -24,10 +24,11 @@ from wsopt.program.facts import Shares, TileGrid, Whole
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import Iteration, TileProgram, Work
 from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k_iterations
-from wsopt.program.row_layout import tile_layout
+from wsopt.program.row_layout import tile_layout, turning_layout, widest_bits
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasterization_order, tiles_together
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Operands, Sums, target_of
+from wsopt.tensors.orders import is_turned
 from wsopt.tensors.views import BATCHES, FULL, Reduction, Role, Source, reduces_row
 
 Cuttable = Region
@@ -40,7 +41,9 @@ def version_of(region: Region, s: Structure) -> Region:
     it asks for that.
     """
     read = s.occupancy > 0
-    return region.of_structure(s.columns, read=read, stored=read or s.stored_by_threads).of_sums(s.scaled_sums)
+    return region.of_structure(s.columns, read=read, stored=read or s.stored_by_threads).of_sums(
+        s.scaled_sums
+    )
 
 
 @functools.lru_cache(maxsize=16)
@@ -262,6 +265,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         lazy=lazy_rows(region) if s.lazy else None,
         offsets=region.offsets,
         over_rows_bytes=_over_rows_bytes(region, s, machine),
+        turning_bytes=_turning_bytes(region, s, machine),
     )
 
 
@@ -273,6 +277,15 @@ def _over_rows_bytes(region: Region, s: Structure, machine: Machine) -> int:
         return 0
     apart = tile_layout(region.row_tiles, s.rows, s.columns, s.consumer_warps, machine).warps[0]
     return apart * s.columns * DType.F32.bits // 8 if apart > 1 else 0
+
+
+def _turning_bytes(region: Region, s: Structure, machine: Machine) -> int:
+    """Bytes through which a consumer's threads exchange a tile that they read or store in another order."""
+    tiles = () if region.contractions else region.row_tiles
+    if turning_layout(tiles, s.rows, s.columns, s.consumer_warps, machine) is None:
+        return 0
+    crossing = (view for view in tiles if is_turned(view) and not view.is_copied)
+    return s.rows * s.columns * widest_bits(crossing) // 8
 
 
 @functools.lru_cache(maxsize=16)

@@ -21,8 +21,8 @@ from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
 from wsopt.lowering.lower import bounds_of, version_of
 from wsopt.lowering.reduced_graph import ALIGNMENT, alike, at_extents, shared_axes
-from wsopt.program.row_layout import reduces_outer
 from wsopt.program.types import Structure, column_role, row_role
+from wsopt.tensors.orders import is_turned
 from wsopt.tensors.views import FRAGMENT, TMA_BITS, Bound, Packing, Role
 
 _SHORTEST = 8
@@ -209,7 +209,7 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
     k_iterations = _BATCHES if region.running else k_iterations  # each of many parts
     rows = math.ceil(_BATCHES * k_iterations / batches) * s.tile_rows - s.tile_rows // 2
-    if reduces_outer(region.operands):
+    if any(map(is_turned, region.row_tiles)):
         rows = math.ceil(rows / ALIGNMENT) * ALIGNMENT  # neighbours in memory
     found, kept = dict[Dim, int](), _split_off(axes)
     for axis, role in ((axis, role) for axis, role in axes.roles.items() if axis not in kept):
@@ -244,6 +244,8 @@ def _element_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, i
     row = next(axis for axis, role in axes.roles.items() if role is Role.ROW)
     if axes.extents[row] > 1 and row not in kept:
         found[row] = max(1, math.ceil(_BATCHES * k_iterations / tiles) * s.tile_rows - s.tile_rows // 2)
+        if any(map(is_turned, find_region(axes.graph).row_tiles)):
+            found[row] = math.ceil(found[row] / ALIGNMENT) * ALIGNMENT  # neighbours in memory
     return alike({axis: found[axis] for axis in axes.roles}, shared_axes(axes))
 
 

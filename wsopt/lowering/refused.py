@@ -11,7 +11,8 @@ from wsopt.lowering.promotion import promotes
 from wsopt.lowering.resident import may_be_resident
 from wsopt.machine.types import Machine
 from wsopt.targets import LoopKind, Sums, target_of
-from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Role, Statement, View
+from wsopt.tensors.orders import lie_both_ways
+from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Reduction, Role, Statement, View
 
 DEPTHS = (32, 64, 128, 256)
 """K-blocks of a loop that computes values."""
@@ -162,22 +163,26 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
     tiles = (source.view for source in region.sources if source.spans == FULL)
     for view in (view for view in tiles if view.chosen is not None):
         yield from _copy_problems(view, machine, remedies.INPUT_PITCH)
+        if lie_both_ways(region.row_tiles):
+            yield (
+                f"tensor {view.tensor}: its rows are read at places that an index names, beside tensors that lie "
+                "turned to each other; compute it before, and make it an input"
+            )
     if not region.tile_sources and not may_be_resident(region):
         yield (
             f"graph {region.name}: no input has the rows and columns that {held}, and a kernel streams one that has; "
             f"{remedies.WHOLE_TILE}"
         )
     yield from _counted_problems(region)
-    along = tensors[0].roles[-1] if reduces and tensors else Role.COLUMN
+    carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
+    if not (region.running or carried):
+        return
     yield from (
-        f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
-        + (
-            f"in {tensors[0].tensor}; rows are read and stored along one axis: {remedies.ONE_ORDER}"
-            if reduces
-            else f"is the last of the output; rows are read and stored along it: {remedies.SAME_ORDER}"
-        )
+        f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one in "
+        f"{tensors[0].tensor}; rows that no SM holds, and sums over rows, are of tensors that lie one way: "
+        f"{remedies.ONE_ORDER}"
         for view in tensors
-        if view.roles[-1] is not along or along not in (Role.ROW, Role.COLUMN)
+        if view.roles[-1] is not tensors[0].roles[-1] or view.roles[-1] not in (Role.ROW, Role.COLUMN)
     )
 
 

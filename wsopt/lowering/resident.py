@@ -14,6 +14,7 @@ from wsopt.lowering.lower import version_of
 from wsopt.machine.types import Machine
 from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.orders import lie_both_ways
 from wsopt.tensors.views import Reduction, Role, pow2
 
 _WARPS, _WARPS_AN_SM = (1, 2, 4, 8, 16), (16, 32, 48)
@@ -24,6 +25,8 @@ serves more elements (kernels with 16 took up to 1.2 times as long).
 """
 _COLUMNS, _LONG_ROW_COLUMNS = (512, 1024, 2048, 4096), (2048, 4096)
 """Columns of a tile that has not all."""
+_TURNED_COLUMNS = (32, 64, 128, 256)
+"""The same where some tensors lie turned, and both sides of a tile are neighbours in memory."""
 _LEAST_BLOCKS, _MOST_BLOCKS = 4, 32
 """Blocks on an SM: of fewer all compute at once at times, while nothing is read (rows of 16,384 columns took 4 to
 10 % longer than copies into rings), and the hardware has no more.
@@ -35,10 +38,12 @@ def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]
     if not may_be_resident(region):
         return
     every = pow2(region.extent(Role.COLUMN))
-    sizes = _LONG_ROW_COLUMNS if region.running else _COLUMNS
-    parts = () if region.whole_rows else (size for size in sizes if size < every)
+    both = lie_both_ways(region.row_tiles)
+    sizes = _LONG_ROW_COLUMNS if region.running else _TURNED_COLUMNS if both else _COLUMNS
+    parts = () if region.whole_rows else tuple(size for size in sizes if size < every)
+    chosen = parts if both and every > sizes[-1] else (*parts, every)
     for columns, warps, elements, together in itertools.product(
-        (*parts, every), _WARPS, _OF_PARTS if region.running else _ELEMENTS, _WARPS_AN_SM
+        chosen, _WARPS, _OF_PARTS if region.running else _ELEMENTS, _WARPS_AN_SM
     ):
         threads = warps * machine.threads_per_warp
         rows, blocks = threads * elements // columns, together // warps
@@ -60,6 +65,8 @@ def may_be_resident(region: Region) -> bool:
     rows: threads exchange more than the model knows (a softmax along a middle axis took twice its time).
     """
     tiles = region.row_tiles
-    plain = all(view.step == 1 and not view.page for view in tiles)
+    both_ways = lie_both_ways(tiles)
+    plain = all(view.step == 1 and not view.page and not (view.chosen and both_ways) for view in tiles)
+    reduces = bool(region.whole_rows or region.running)
     carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
-    return plain and not (carried or reduces_outer(tiles))
+    return plain and not (carried or reduces_outer(tiles) or (reduces and both_ways))

@@ -24,8 +24,16 @@ from wsopt.program.facts import (
 )
 from wsopt.program.ids import AGAIN, OpKind
 from wsopt.program.program import Item
-from wsopt.program.row_layout import ACCESS_BITS, RowLayout, reduces_outer, tile_layout, widest_bits
+from wsopt.program.row_layout import (
+    ACCESS_BITS,
+    RowLayout,
+    reduces_outer,
+    tile_layout,
+    turning_layout,
+    widest_bits,
+)
 from wsopt.program.types import Structure
+from wsopt.tensors.orders import is_turned, lie_both_ways
 from wsopt.tensors.views import OUTER, Reduction, Role, Source, Statement, View
 
 
@@ -60,7 +68,7 @@ class Rows(Maker):
         region, s = self.region, self.s
         members = map(self.member, region.operands)
         # Rows that are read twice come from L2 the second time, as far as they are kept there.
-        lines, reads = reduces_outer(region.operands), share * self._fetches
+        lines, reads = any(map(is_turned, region.row_tiles)), share * self._fetches
         own = [(m, round(m.copy_bytes * reads) if self._once(m.view) else 0) for m in members]
         for consumer in range(s.consumers):
             for m, nbytes in own:
@@ -84,8 +92,9 @@ class Rows(Maker):
         read = region.operands
         narrow = sum(view.dtype.bits == 16 for view in read)
         elements = s.rows * s.columns
-        nbytes = 0 if region.by_threads else sum(self.member(view).copy_bytes for view in read)
-        counts = Read(nbytes, narrow * elements, self._divisions(), s.consumer_warps)
+        moved = [] if region.by_threads else [view for view in read if not self._lies_across(view)]
+        nbytes, across = sum(self.member(view).copy_bytes for view in moved), self._across(read)
+        counts = Read(nbytes, narrow * elements, self._divisions(), s.consumer_warps, across=across)
         if region.by_threads:
             fetched = sum(view.dtype.bits // 8 for view in read if self._once(view)) * elements
             counts = replace(
@@ -94,6 +103,7 @@ class Rows(Maker):
                 from_memory=round(fetched * share * self._fetches),
                 tiles=self.tiles,
                 at_once=self._at_once(read or [one.view for one in region.outputs if one.has_columns]),
+                piece=self._piece(read) if lie_both_ways(region.row_tiles) else 0,
             )
         leaves = tuple((source.name, 32) for source in region.tile_sources)
         told = () if s.occupancy else read[:1] if region.by_threads else read
@@ -114,6 +124,21 @@ class Rows(Maker):
         ):
             yield self._row_store(share)
 
+    def _lies_across(self, view: View) -> bool:
+        """Whether a tensor lies turned in a tile in which others do not."""
+        return is_turned(view) and lie_both_ways(self.region.row_tiles)
+
+    def _across(self, views: Sequence[View]) -> int:
+        """Elements of tensors that lie turned, each as often as threads collide that read them from shared memory; of
+        those that threads move twice, to there and back, where they exchange them.
+        """
+        s, tiles = self.s, self.region.row_tiles
+        cut = s.rows, s.columns, s.consumer_warps, self.machine
+        exchanged = 0 if turning_layout(tiles, *cut) is None else 2
+        own = tile_layout(tiles, *cut).collisions if views else 0
+        each = (own if view.is_copied else exchanged for view in views if self._lies_across(view))
+        return sum(each) * s.rows * s.columns
+
     @property
     def _beside(self) -> tuple[Source, ...]:
         """The sources besides the tiles that are iterations."""
@@ -121,9 +146,10 @@ class Rows(Maker):
 
     def _at_once(self, views: Sequence[View]) -> int:
         """Neighbours that a thread reads or writes by one access, of tensors that no copy takes."""
-        if not views or not all(view.is_aligned for view in views):
+        if not views or not all(view.is_aligned for view in views) or any(map(self._lies_across, views)):
             return 1
         s, tiles = self.s, self.region.operands or self.region.row_tiles
+        tiles = self.region.row_tiles if lie_both_ways(self.region.row_tiles) else tiles
         own = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, self.machine).vector
         return math.gcd(own, ACCESS_BITS // widest_bits(views), self.region.extent(Role.COLUMN))
 
@@ -145,12 +171,22 @@ class Rows(Maker):
         behind = () if region.running else (output for output in own if not output.has_columns)
         values = [output.view.dtype.bits // 8 for output in behind]
         copied = sum(round(size * share) for size in sizes) + s.rows * sum(values) + elements * sum(apart)
-        turned = [output.view for output in region.tile_outputs if reduces_outer((output.view,))]
+        views = [output.view for output in region.tile_outputs]
+        across = self._across([*views, *by_threads]) // region.passes
+        staged = sum(size for size, view in zip(sizes, views, strict=True) if not self._lies_across(view))
         store = Store(
-            len(sizes), sum(sizes), copied, self.tiles, len(values), region.passes, len(apart) * elements,
-            self._at_once(by_threads), min((s.rows * view.dtype.bits // 8 for view in turned), default=0),
+            len(sizes), staged, copied, self.tiles, len(values), region.passes, len(apart) * elements,
+            self._at_once(by_threads), self._piece([*views, *by_threads]), across,
         )  # fmt: skip
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
+
+    def _piece(self, views: Sequence[View]) -> int:
+        """The fewest bytes of these tensors' tiles that are neighbours in device memory; 0 where tiles have whole
+        rows, or stretches of them that are long.
+        """
+        both = lie_both_ways(self.region.row_tiles)
+        sides = ((view, self.s.rows if is_turned(view) else self.s.columns) for view in views)
+        return min((n * view.dtype.bits // 8 for view, n in sides if both or is_turned(view)), default=0)
 
     def _of_a_pass(self, work: Arithmetic) -> Arithmetic:
         """Arithmetic of one of the passes over a row: on the average an iteration has its share. What threads keep is
@@ -194,7 +230,9 @@ def part_registers(region: Region, s: Structure, machine: Machine) -> int:
 
 
 def fetched_again(region: Region, s: Structure) -> float:
-    """The share of rows that is copied once more for a second pass: what neither slots nor registers have kept; 0 of one pass."""
+    """The share of rows that is copied once more for a second pass: what neither slots nor registers have kept; 0 of
+    one pass.
+    """
     parts = math.ceil(region.extent(Role.COLUMN) / s.columns)
     return (region.passes - 1) * (1 - (s.retained + s.in_registers) / parts)
 

@@ -12,8 +12,9 @@ from wsopt.lowering.lower import grid_of
 from wsopt.lowering.row_steps import part_registers
 from wsopt.machine.types import Machine
 from wsopt.program.limits import MOST_SLOTS
-from wsopt.program.row_layout import reduces_outer, tile_layout
+from wsopt.program.row_layout import SWIZZLES, all_swizzled, reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.orders import is_turned, lie_both_ways
 from wsopt.tensors.views import Reduction, Role, pow2
 
 _ROWS, _CONSUMERS = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 3)
@@ -40,10 +41,11 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
         return
     every, least = pow2(region.extent(Role.COLUMN)), machine.warps_per_warpgroup
     tiles = region.row_tiles
-    outer = reduces_outer(tiles)
+    outer, both = reduces_outer(tiles), lie_both_ways(tiles)
     if not outer and tiles:  # no row of a box is shorter; beyond a row's end a tile has zeros
-        every = max(every, 8 * machine.tma_alignment_bytes // min(view.dtype.bits for view in tiles))
-    sizes = _OUTER_COLUMNS if outer else _LONG_ROW_COLUMNS if region.running else _ROW_COLUMNS
+        least_bytes = min(SWIZZLES) if both else machine.tma_alignment_bytes
+        every = max(every, 8 * least_bytes // min(view.dtype.bits for view in tiles))
+    sizes = _OUTER_COLUMNS if outer or both else _LONG_ROW_COLUMNS if region.running else _ROW_COLUMNS
     parts = () if region.whole_rows else (size for size in sizes if size < every)
     whole = () if not region.whole_rows and every > sizes[-1] else (every,)
     for rows, columns, consumers, warps in itertools.product(
@@ -57,6 +59,8 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
             continue
         if outer and rows * min(view.dtype.bits for view in tiles) < 8 * machine.tma_alignment_bytes:
             continue  # no row of a box is shorter
+        if both and not all_swizzled(tiles, rows, columns):
+            continue  # what lies across would be read from few banks
         layout = tile_layout(tiles, rows, columns, warps, machine)
         if outer and columns < layout.columns <= SHORT_ROW:  # beyond so few elements a tile has zeros
             s = replace(s, columns=layout.columns)
@@ -73,11 +77,11 @@ def may_be_stored(region: Region) -> bool:
     row.
     """
     views = [output.view for output in region.tile_outputs]
-    return bool(views and region.row_sources) and not (reduces_outer(region.row_tiles) or reduces_outer(views))
+    return bool(views and region.row_sources) and not any(map(is_turned, (*region.row_tiles, *views)))
 
 
 def _that_keep(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
-    """The structure with parts of rows that stay from one pass to the next: in the ring alone, or in registers too."""
+    """The structure with parts of rows that stay from one pass to the next, in the ring alone or in registers too."""
     parts, each = -(-region.extent(Role.COLUMN) // s.columns), part_registers(region, s, machine)
     for retained in retained_parts(region, s, machine):
         yield replace(s, retained=retained)

@@ -20,6 +20,7 @@ from wsopt.partition.cover import Chosen, Option, cover, coverable
 from wsopt.partition.pieces import Piece, bare_pieces
 from wsopt.partition.prices import Level, Price, Prices
 from wsopt.partition.rooms import with_rooms
+from wsopt.partition.turned import with_turned_scales
 from wsopt.partition.web import Web
 from wsopt.pool.local import LOCAL
 from wsopt.pool.workers import Workers
@@ -208,11 +209,13 @@ def _too_late(graph: Graph, prices: Prices) -> TimeOverError:
 def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cutter:
     """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all.
 
-    Where kernels do not compute all of it, those of the graph with choices written out may. That is tried first
-    where a node is one that no kernel computes as it is written. Last comes either graph with copies of operands of
-    products, which have room behind rows that TMA could not begin with.
+    Scales of products of f8 may be turned before. Where kernels do not compute all of it, those of the graph with
+    choices written out may. That is tried first where a node is one that no kernel computes as it is written. Last
+    comes either graph with copies of operands of products, which have room behind rows that TMA could not begin with.
     """
     graph = needed(graph)
+    if others is None:
+        graph = with_turned_scales(graph)
     written = with_choices(graph) if others is None else graph
     found = _without_copies(graph, written, prices, others)
     for one in () if others is not None or found.computes else (graph, written):

@@ -111,7 +111,7 @@ def _store(store: Store, machine: Machine) -> Cost:
     """Outputs go into buffers, which are held until their copies have read them; what threads store by address does
     not. The fence waits for what was written before it.
     """
-    latency, shared = machine.latency, _shared_cycles(store.staged, machine)
+    latency, shared = machine.latency, _shared_cycles(store.staged, machine, store.across)
     each = 2 * latency.barrier + latency.smem_store + latency.fence_behind_stores
     issue = store.outputs * each / store.passes + shared
     accesses = _accesses(store.by_address, store.at_once, _STORE, machine)
@@ -278,9 +278,12 @@ def _reading(work: Arithmetic, machine: Machine) -> tuple[float, float]:
     return alone, contended
 
 
-def _shared_cycles(nbytes: int, machine: Machine) -> int:
-    """Cycles for which bytes hold the port of shared memory."""
-    return math.ceil(nbytes / machine.shared_memory_bytes_per_cycle)
+def _shared_cycles(nbytes: int, machine: Machine, across: int = 0) -> int:
+    """Cycles for which bytes hold the port of shared memory, and elements that threads move one by one: a cycle for a
+    warp's, however few bytes they are.
+    """
+    alone = math.ceil(across / machine.threads_per_warp)
+    return math.ceil(nbytes / machine.shared_memory_bytes_per_cycle) + alone
 
 
 _DIVISION, _DIVISION_CROWDED = 92, 0.4
@@ -294,7 +297,7 @@ def _read(read: Read, machine: Machine) -> Cost:
     """Where the tile lies is found first. Numbers of 16 bits become f32 by one instruction each. What threads load
     by address comes after the latency of device memory, a warp's access at a time: nothing was copied ahead.
     """
-    cycles = _shared_cycles(read.nbytes, machine)
+    cycles = _shared_cycles(read.nbytes, machine, read.across)
     widening = math.ceil(read.widened / machine.scalar_alone["logic"])
     crowded = 1 + _DIVISION_CROWDED * (read.warps / machine.warps_per_warpgroup - 1)
     place = _DIVISION * crowded * read.divisions
@@ -306,8 +309,10 @@ def _read(read: Read, machine: Machine) -> Cost:
         latency = math.ceil(
             machine.latency.mbarrier_wait + machine.latency.tma_load_dram + max(accesses, widening)
         )
-        memory = memory_cycles(read.from_memory, read.tiles, machine) if read.from_memory else 0
-        pipes = ((Unit.ALU, widening), (Unit.SHARED, accesses), (Unit.MEMORY, memory))
+        fetched = read.from_memory
+        memory = memory_cycles(fetched, read.tiles, machine, piece=read.piece) if fetched else 0
+        latency += cycles
+        pipes = ((Unit.ALU, widening), (Unit.SHARED, accesses + cycles), (Unit.MEMORY, memory))
     return Cost(math.ceil(place) + latency, latency, pipes=pipes)
 
 

@@ -95,8 +95,8 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
         last = sum(op.issue for op in program.ops if op.consumer == 0)
         start, fill = machine.block_start_cycles, latency.tma_load_dram + last
         # What threads store has no buffer to come out of.
-        tail = end_cycles(program, machine)
-        tail += 0.0 if program.structure.stored_by_threads else latency.tma_store
+        stored = 0.0 if program.structure.stored_by_threads else latency.tma_store
+        tail = stored + end_cycles(program, machine)
         return Waves(waves, start, fill, tail, 0.0, 0.0, clocked=False, floors=floors)
     fill, first = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads), 0
     if program.work is not None:  # the tiles that a block holds, and the way to the first result

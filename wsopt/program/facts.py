@@ -68,7 +68,7 @@ class Store:
     no copy takes, which threads store `by_address`, so many `at_once` where they lie side by side. Of all `copied`
     bytes go on to device memory; `tiles` as for copies. Outputs are stored in one of so many `passes` over a row;
     bytes are those of an iteration on the average. Of rows whose elements lie apart `piece` bytes, of several rows,
-    are neighbours; 0 where rows lie whole.
+    are neighbours; 0 where rows lie whole. Elements are staged one by one `across` boxes as tiles are read (`Read`).
     """
 
     outputs: int
@@ -80,6 +80,7 @@ class Store:
     by_address: int = 0
     at_once: int = 1
     piece: int = 0
+    across: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,8 @@ class Read:
     """A tile of whole rows that comes into registers of so many `warps`; `widened` elements of 16 bits become f32.
     Its place is found from its number by `divisions` of whole numbers. It comes from shared memory, or where threads
     load so many elements `by_address`, so many `at_once` where they lie side by side, `from_memory` bytes from device
-    memory; `tiles` as for copies.
+    memory; `tiles` as for copies. Of tensors that lie turned so many elements are read one by one `across` their
+    boxes, each as often as threads of a warp collide in a bank; `piece` as for stores, of what threads load.
     """
 
     nbytes: int
@@ -148,6 +150,8 @@ class Read:
     from_memory: int = 0
     tiles: int = 0
     at_once: int = 1
+    across: int = 0
+    piece: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from wsopt.program.operations import TileOp as TileOp
 from wsopt.program.operations import Value as Value
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Structure
+from wsopt.tensors.orders import row_tiles
 from wsopt.tensors.views import FULL, Role, Source, View, takes_row
 from wsopt.tensors.views import Item as Item
 
@@ -73,7 +74,8 @@ class TileProgram:
     `offsets` rows are cut into segments when the kernel runs, and a tile lies in one of them.
     `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
     model does without, and no schedule is emitted. A `lazy` loop's rows may keep their maximum. Where blocks carry
-    reductions over rows, each consumer's warps bring them together through `over_rows_bytes` of shared memory.
+    reductions over rows, each consumer's warps bring them together through `over_rows_bytes` of shared memory;
+    a tile that threads read or store, and that lies turned, goes through `turning_bytes` of it.
     """
 
     region: Any
@@ -111,6 +113,7 @@ class TileProgram:
     lazy: Lazy | None = None
     offsets: Source | None = None
     over_rows_bytes: int = 0
+    turning_bytes: int = 0
     _by_key: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def op(self, one: OpId) -> TileOp:
@@ -186,11 +189,10 @@ class TileProgram:
     @property
     def row_tiles(self) -> tuple[View, ...]:
         """The tensors whose tiles are iterations of a loop over them: what streams, or else what threads read, and
-        what TMA stores; where there are none of these what threads store.
+        what is stored of them.
         """
-        tiles = self.streamed or (one for one in self.after.vectors if one.spans == FULL)
-        moved = (*(one.view for one in tiles), *(one.view for one in self.after.tile_outputs))
-        return moved or tuple(one.view for one in self.after.outputs)
+        beside = [one.view for one in self.after.vectors if one.spans == FULL]
+        return row_tiles([one.view for one in self.streamed] or beside, self.after.outputs, beside)
 
     @property
     def summed(self) -> tuple[str, ...]:

@@ -4,14 +4,19 @@ A thread takes as many neighbours in memory as one access to shared memory moves
 them. Where those are of one row, the consumer's warps take rows of their own as long as there are rows; what is left
 of them shares one. Where they are of different rows, as in a reduction along an outer axis, lanes and warps that rows
 do not need share the columns.
+
+Where some tensors of a tile lie one way and some the other, a thread's neighbours are of one row, and a warp's
+threads lie down the rows: what lies along rows is read and written 16 bytes at a time, and the rest, across, an
+element at a time, of which a warp has neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
+from wsopt.tensors.orders import is_turned, lie_both_ways
 from wsopt.tensors.views import Role, View
 
 SWIZZLES = (128, 64, 32)
@@ -61,6 +66,13 @@ class RowLayout:
         """The layout of the transposed tile, of which each thread has the same elements."""
         return RowLayout(self.vector, self.lanes[::-1], self.warps[::-1], not self.outer)
 
+    @property
+    def collisions(self) -> int:
+        """How many of a warp's threads are in one bank at most where they read one element each of a swizzled box
+        that lies turned: those down the rows are neighbours there.
+        """
+        return max(1, self.lanes[1] * min(self.vector, SWIZZLED_ROWS) // SWIZZLED_ROWS)
+
 
 def swizzle_of(row_bytes: int, rows: int, swizzles: Iterable[int] = SWIZZLES) -> int:
     """The widest swizzle of a box of so many rows, or 0 where none divides them or they are too few."""
@@ -73,12 +85,15 @@ def widest_bits(views: Iterable[View]) -> int:
 
 
 def reduces_outer(views: Iterable[View]) -> bool:
-    """Whether in memory the elements of a row lie apart, and those of a column next to each other."""
-    return any(view.roles[-1] is Role.ROW for view in views if Role.COLUMN in view.roles)
+    """Whether tiles lie in registers with neighbours of one column: where in memory all of them do."""
+    tiles = [is_turned(view) for view in views if Role.COLUMN in view.roles]
+    return any(tiles) and all(tiles)
 
 
 def tile_layout(views: Sequence[View], rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
     """The layout of a tile of rows of these tensors, which are read and stored: by TMA, or all by threads."""
+    if lie_both_ways(views):
+        return across_layout(views, rows, columns, warps, machine)
     outer, copied = reduces_outer(views), any(view.is_copied for view in views)
     access = ACCESS_BITS if copied or all(view.is_aligned for view in views) else _APART_BITS
     make = outer_layout if outer else row_layout
@@ -88,9 +103,44 @@ def tile_layout(views: Sequence[View], rows: int, columns: int, warps: int, mach
 
 
 def all_swizzled(views: Iterable[View], rows: int, columns: int) -> bool:
-    """Whether all boxes that are copied are swizzled: of `rows` by `columns`, whose rows are neighbours in memory."""
+    """Whether all boxes that are copied are swizzled: of `rows` by `columns`, each in its own order."""
     copied = (view for view in views if view.is_copied)
-    return all(swizzle_of(rows * view.dtype.bits // 8, columns) for view in copied)
+    sides = ((view, (rows, columns) if is_turned(view) else (columns, rows)) for view in copied)
+    return all(swizzle_of(along * view.dtype.bits // 8, apart) for view, (along, apart) in sides)
+
+
+def across_layout(
+    views: Collection[View], rows: int, columns: int, warps: int, machine: Machine
+) -> RowLayout:
+    """The layout of a tile whose tensors lie both ways: neighbours of a row a thread, and a warp down the rows, in
+    banks of their own where a box is swizzled. Where threads store what lies along rows, a warp lies along them.
+    """
+    upright = [view for view in views if not is_turned(view)]
+    if not all(view.is_copied for view in upright):
+        access = ACCESS_BITS if all(view.is_aligned for view in views) else _APART_BITS
+        return row_layout(widest_bits(upright), rows, columns, warps, machine, access)
+    return _down_the_rows(max(1, min(ACCESS_BITS // widest_bits(upright), columns)), rows, warps, machine)
+
+
+def _down_the_rows(vector: int, rows: int, warps: int, machine: Machine) -> RowLayout:
+    """A layout with so many neighbours of a row a thread, and a warp's threads down the rows, if there are enough."""
+    down = min(machine.threads_per_warp, rows)
+    apart = min(warps, rows // down)
+    lanes = down, machine.threads_per_warp // down
+    return RowLayout(vector, lanes, (apart, warps // apart), across=True)
+
+
+def turning_layout(
+    views: Sequence[View], rows: int, columns: int, warps: int, machine: Machine
+) -> RowLayout | None:
+    """The layout in which threads read and store what lies turned, neighbours in memory side by side, where the
+    tile's own has a warp along its rows: they exchange elements. None where nothing is exchanged.
+    """
+    if not (lie_both_ways(views) and any(is_turned(view) and not view.is_copied for view in views)):
+        return None
+    if tile_layout(views, rows, columns, warps, machine).across:
+        return None
+    return _down_the_rows(1, rows, warps, machine)
 
 
 def outer_layout(

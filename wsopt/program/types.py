@@ -65,10 +65,10 @@ class Structure:
     each has `rows` rows of every consumer's, and shared memory for half of the other operand, which the products of
     both read. With `lazy` sums that lie apart are rescaled where a row's maximum has grown by more than a little.
     Of rows that no SM holds, and that are read in two passes, so many parts are `retained`: they stay in the ring
-    from the first pass to the second, which begins with them, and so many more stay `in_registers`; it ends with those.
-    Tiles of rows that copies bring may be `stored_by_threads`, without a buffer that a copy reads.
-    With `dynamic` the tiles of persistent blocks are taken
-    at run time, each by the block that is free first; without, a block takes every so-manieth. With `scaled_sums`
+    from the first pass to the second, which begins with them; so many more stay `in_registers`, and it ends with
+    those. Tiles that copies bring may be `stored_by_threads`, without a buffer that a copy reads. With `dynamic` the
+    tiles of persistent blocks are taken at run time, each by the block that is free first; without, a block takes
+    every so-manieth. With `scaled_sums`
     scales of groups multiply each group's partial sums; without, every weight before its product. With an `occupancy`
     an SM has so many blocks at a time, of one tile and one consumer each, whose threads read and store by address;
     with 0 a block has an SM to itself.

@@ -145,6 +145,7 @@ def shared_memory_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
     parts.append(Part("numbers of tiles", memory.number_bytes(program, slots)))
     parts.append(Part("exchange between warps beyond the reserve", memory.exchange_beyond_reserve(program)))
     parts.append(Part("sums over rows, between warps", s.consumers * program.over_rows_bytes))
+    parts.append(Part("tiles that threads turn", s.consumers * program.turning_bytes))
     parts.append(Part("reserve for the compiler", memory.SHARED_MEMORY_RESERVE))
     return tuple(part for part in parts if part.amount)
 

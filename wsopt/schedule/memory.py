@@ -38,7 +38,7 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
     held = program.stationary_bytes * s.stationary_sets + s.consumers * buffer_bytes(program, buffers)
     held += sum(v.nbytes for v in program.values if (v.id.kind, v.space) == (ValueKind.OPERAND, Space.SHARED))
     reserve = SHARED_MEMORY_RESERVE + exchange_beyond_reserve(program)
-    reserve += s.consumers * program.over_rows_bytes
+    reserve += s.consumers * (program.over_rows_bytes + program.turning_bytes)
     reserve += number_bytes(program, slots)
     return rings + held + barrier_bytes(program, slots, buffers) + reserve
 
