@@ -36,6 +36,8 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "paired": False,
             "lazy": False,
             "retained": 0,
+            "in_registers": 0,
+            "stored_by_threads": False,
             "dynamic": False,
             "scaled_sums": False,
             "occupancy": 0,

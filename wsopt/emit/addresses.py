@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from wsopt.emit.names import Names
 from wsopt.tensors.views import Output, Role, Source, View
 
 T = TypeVar("T", Source, Output)
@@ -48,6 +49,11 @@ class ByAddress(Generic[T]):
         ]
         begin: list[str] = [str(view.offset)] if view.offset else []
         return " + ".join([self.pointer, *terms, *begin])
+
+
+def places_name(names: Names, view: View) -> str:
+    """The argument that says how many places a tensor has of which another one chooses, and that threads read."""
+    return names(f"places:{view.tensor}", f"{view.tensor}_places")
 
 
 def contiguous_place(view: View) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wsopt.emit.addresses import ByAddress
+from wsopt.emit.addresses import ByAddress, places_name
 from wsopt.emit.names import DYNAMIC_WORDS, OVER_ROWS_WORDS, SEGMENT_WORDS, SPLIT_WORDS, TURNING_WORDS, Names
 from wsopt.emit.plan import KernelPlan, loop_name
 from wsopt.emit.prefetched import Prefetched
@@ -41,6 +41,9 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     offsets = None if cut is None else ByAddress(cut, names("read:offsets", cut.view.tensor))
     scalars = _scalars(program, names)
 
+    chosen = (one.of.view for one in vectors.values() if one.of.view.chosen)
+    places = dict.fromkeys(places_name(names, view) for view in chosen)
+
     ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
     columns = not (ranged or program.whole_rows or program.long_rows)
     counts = _counts(axes, ranged=ranged, columns=columns, k_blocks=not by_tile)
@@ -72,7 +75,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         inputs_ahead=_inputs_ahead(verified),
         rows=_rows(program),
         counts=counts,
-        sizes=(*counts, *(name for name, wanted in extents.items() if wanted)),
+        sizes=(*counts, *(name for name, wanted in extents.items() if wanted), *places),
         order_table=("order_ptr",) if ranged and s.persistent and not s.parted else (),
         scalars=scalars,
         counts_stream=counts_stream,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
 from wsopt.emit import dynamic, over_rows, records, resident, shares, splits
-from wsopt.emit.addresses import ByAddress
+from wsopt.emit.addresses import ByAddress, places_name
 from wsopt.emit.consumer_of import consumer_of
 from wsopt.emit.grid import tiles
 from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, shape_of
@@ -103,6 +103,10 @@ def _extents(plan: KernelPlan, inputs: Iterable[View]) -> dict[str, Integer]:
     for view in inputs:
         for role, extent in _along_axes(view):
             found.setdefault(plan.extent_names[role], extent)
+    for view in (one.of.view for one in plan.vectors.values()):
+        if view.chosen:
+            at = view.roles.index(view.chosen.role)
+            found[places_name(plan.names, view)] = axis_extents(view)[at]
     if plan.loops_over_tiles:
         for role in plan.axes:
             found.setdefault(plan.extent_names[role], plan.program.whole.extent(role))
@@ -169,7 +173,6 @@ def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
     s = plan.s
     yield from _row_checks(plan)
     yield from _stationary_checks(plan)
-    yield from _chosen_checks(plan)
     if plan.ranged:
         yield from _mask_checks(plan.program.bounds)
     elif not plan.loops_over_tiles:
@@ -195,20 +198,6 @@ def _row_checks(plan: KernelPlan) -> Iterator[Check]:
     for length in multiples:
         told = ("rows have ", _COLUMNS, f" elements: this schedule takes multiples of {length}")
         yield Check(_COLUMNS, "multiple_of", length, told)
-
-
-def _chosen_checks(plan: KernelPlan) -> Iterator[Check]:
-    """Conditions on tensors whose places another one chooses, and that threads read: whether there is such a place
-    is asked of a constant.
-    """
-    for view in (one.of.view for one in plan.vectors.values()):
-        if view.by_address and view.chosen:
-            at = view.roles.index(view.chosen.role)
-            told: Message = (
-                f"tensor {view.tensor} has ", axis_extents(view)[at],
-                f" places to choose from: this schedule reads one of {view.extents[at]}",
-            )  # fmt: skip
-            yield Check(axis_extents(view)[at], "equal", view.extents[at], told)
 
 
 def _stationary_checks(plan: KernelPlan) -> Iterator[Check]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit import turning
-from wsopt.emit.addresses import ByAddress
+from wsopt.emit.addresses import ByAddress, places_name
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.graph.types import DType
@@ -74,7 +74,7 @@ def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
     # Beyond 2^31 elements an offset would not fit the type of the indices.
     index = plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)")
     if view.chosen:
-        name, places = _place(plan, view, view.chosen), view.extents[view.roles.index(view.chosen.role)]
+        name, places = _place(plan, view, view.chosen), places_name(plan.names, view)
         at = f"gl.expand_dims({name}, 1)" if view.rows_chosen else name
         inside.append(f"({at} >= 0) & ({at} < {places})")
         index = {**index, view.chosen.role: f"{at}.to(gl.int64)"}
