@@ -69,6 +69,8 @@ def test_no_buffer_is_waited_for_at_the_end() -> None:
 def test_structures_have_both_where_neighbours_are_of_one_row() -> None:
     both = {s.stored_by_threads for s in structures(region_of(wide_norm), h200()) if not s.occupancy}
     assert both == {False, True}
+    some = {s.stored_by_threads for s in structures(region_of(gate), h200())}
+    assert some == {False}, "tiles of some columns"
     turned = {s.stored_by_threads for s in structures(region_of(turned_softmax), h200())}
     assert turned == {False}
 
