@@ -47,9 +47,7 @@ def _rows_of(graph: Graph, name: str) -> str | None:
     return _above(graph, node, _rows_of, alike=False) if found is None else found
 
 
-def _above(
-    graph: Graph, node: Node, look: Callable[[Graph, str], str | None], *, alike: bool
-) -> str | None:
+def _above(graph: Graph, node: Node, look: Callable[[Graph, str], str | None], *, alike: bool) -> str | None:
     """What is found above an elementwise node, by way of operands of its shape, or of the others."""
     if not is_pointwise(node):
         return None

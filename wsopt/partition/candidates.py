@@ -21,7 +21,9 @@ PATIENCE = 3
 MOST = 6000
 """Parts that are looked at, at most."""
 
-_APART = "rows of no multiple of 16 bytes are written with room behind each by the kernel that reduces them alone"
+_APART = (
+    "rows of no multiple of 16 bytes are written with room behind each by the kernel that reduces them alone"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from wsopt.partition.cover import Chosen, Option, cover, coverable
 from wsopt.partition.pieces import Piece, bare_pieces
 from wsopt.partition.prices import Level, Price, Prices
 from wsopt.partition.rooms import with_rooms
+from wsopt.partition.turns import with_turns
 from wsopt.partition.web import Web
 from wsopt.pool.local import LOCAL
 from wsopt.pool.workers import Workers
@@ -210,15 +211,20 @@ def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cut
 
     Where kernels do not compute all of it, those of the graph with choices written out may. That is tried first
     where a node is one that no kernel computes as it is written. Last comes either graph with copies of operands of
-    products, which have room behind rows that TMA could not begin with.
+    products, which have room behind rows that TMA could not begin with, and with transpositions of many axes as
+    several.
     """
     graph = needed(graph)
     written = with_choices(graph) if others is None else graph
     found = _without_copies(graph, written, prices, others)
-    for one in () if others is not None or found.computes else (graph, written):
-        copied = with_rooms(one)
-        if copied is not one and (again := _cutter(copied, prices, others)).computes:
-            return again
+    if others is not None or found.computes:
+        return found
+    tried = [graph, written]
+    for steps in (with_rooms, lambda one: with_turns(with_rooms(one))):
+        for other in map(steps, (graph, written)):
+            if other not in tried and (again := _cutter(other, prices, others)).computes:
+                return again
+            tried.append(other)
     return found
 
 
