@@ -17,6 +17,7 @@ from wsopt.partition.accept import Oracle, refusal_of
 from wsopt.partition.candidates import Candidates, find_candidates
 from wsopt.partition.choices import is_written_out, with_choices
 from wsopt.partition.cover import Chosen, Option, cover, coverable
+from wsopt.partition.one_loop import with_one_loop
 from wsopt.partition.pieces import Piece, bare_pieces
 from wsopt.partition.prices import Level, Price, Prices
 from wsopt.partition.rooms import with_rooms
@@ -30,6 +31,8 @@ Progress = Callable[[str, int, int], None]
 Others = Callable[[Piece], float]
 """Microseconds that somebody else takes for a group of nodes, infinite if nobody does."""
 _ROUNDS = 200
+_CLEARLY = 0.75
+"""The part of a graph's least time by rooflines that another way to write it has to be below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,11 @@ class Cutter:
         if not self.computes:
             raise LoweringError(_uncovered(self.web, self.found, self.prices))
 
+    def least(self) -> float:
+        """The time of the best cover at the prices of now, infinite where there is none."""
+        found = self.chosen() if self.computes else None
+        return math.inf if found is None else self.microseconds(found)
+
     def chosen(self, *, made_only: bool = False) -> Chosen | None:
         """The best cover at the prices of now, or None; of all pieces or of those whose kernels are made."""
         return cover(self._options(made_only=made_only), frozenset(self.web.graph.outputs))
@@ -212,9 +220,20 @@ def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cut
     Where kernels do not compute all of it, those of the graph with choices written out may. That is tried first
     where a node is one that no kernel computes as it is written. Last comes either graph with copies of operands of
     products, which have room behind rows that TMA could not begin with, and with transpositions of many axes as
-    several.
+    several. Where kernels compute it, it may be written with operands with which one loop holds two products; that
+    is taken if it is clearly less at the rooflines.
     """
     graph = needed(graph)
+    found = _computing(graph, prices, others)
+    looped = with_one_loop(graph) if others is None else graph
+    if looped is graph:
+        return found
+    again = _computing(looped, prices, others)
+    return again if again.least() < _CLEARLY * found.least() else found
+
+
+def _computing(graph: Graph, prices: Prices, others: Others | None) -> Cutter:
+    """The candidates of a graph as it is, or written in another way of which kernels are made."""
     written = with_choices(graph) if others is None else graph
     found = _without_copies(graph, written, prices, others)
     if others is not None or found.computes:
