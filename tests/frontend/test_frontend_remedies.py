@@ -43,6 +43,11 @@ def gathered(dtype: str, pitch: int) -> Body:
     return body
 
 
+def short_rows(columns: int) -> Body:
+    """Short rows at the places that an index names, as of a table of biases of heads."""
+    return lambda g: g.mul(g.gather(g.input("x", (169, columns), "f32"), g.input("i", (2401,), "i32")), 2.0)
+
+
 def soft_columns(shape: tuple[int, int]) -> Body:
     """The softmax of products of positions and frequencies, along the positions: neighbours are of different rows."""
 
@@ -295,6 +300,9 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "chosen rows of 301 in f32": Remedy(
         gathered("f32", 301), "pad its rows in memory to a multiple of 4", gathered("f32", 304)
+    ),
+    "chosen rows of 16": Remedy(
+        short_rows(16), "give it rows of 32 elements, and leave out the others after the call", short_rows(32)
     ),
     "a product's softmax of 100": Remedy(
         soft_product(100), "rows of a multiple of 8 elements can be stored", soft_product(104)

@@ -9,9 +9,11 @@ from wsopt.frontend import remedies
 from wsopt.frontend.types import Region
 from wsopt.lowering.promotion import promotes
 from wsopt.lowering.resident import may_be_resident
+from wsopt.lowering.row_structures import CHOSEN_ROWS
 from wsopt.machine.types import Machine
+from wsopt.program.row_layout import tile_layout
 from wsopt.targets import LoopKind, Sums, target_of
-from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Role, Statement, View
+from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Role, Statement, View, pow2
 
 DEPTHS = (32, 64, 128, 256)
 """K-blocks of a loop that computes values."""
@@ -162,6 +164,7 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
     tiles = (source.view for source in region.sources if source.spans == FULL)
     for view in (view for view in tiles if view.chosen is not None):
         yield from _copy_problems(view, machine, remedies.INPUT_PITCH)
+    yield from _chosen_problems(region, machine)
     if not region.tile_sources and not may_be_resident(region):
         yield (
             f"graph {region.name}: no input has the rows and columns that {held}, and a kernel streams one that has; "
@@ -179,6 +182,25 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
         for view in tensors
         if view.roles[-1] is not along or along not in (Role.ROW, Role.COLUMN)
     )
+
+
+def _chosen_problems(region: Region, machine: Machine) -> Iterator[str]:
+    """Rows that indices choose, of which a consumer has few, and that are too short for its threads."""
+    chosen = next((view for view in region.operands if view.rows_chosen), None)
+    if chosen is None:
+        return
+    own, few = region.extent(Role.COLUMN), (1 << power for power in range(13))
+    warps = machine.warps_per_warpgroup
+    for enough in few:
+        layout = tile_layout(region.row_tiles, CHOSEN_ROWS, enough, warps, machine)
+        if layout.rows <= CHOSEN_ROWS and layout.columns <= enough:
+            break
+    if pow2(own) < enough:
+        yield (
+            f"tensor {chosen.tensor}: rows that indices choose are copied one by one, {CHOSEN_ROWS} a consumer at "
+            f"most, and so many of {own} elements are fewer than its threads take: give it rows of {enough} "
+            "elements, and leave out the others after the call"
+        )
 
 
 def _counted_problems(region: Region) -> Iterator[str]:

@@ -19,7 +19,7 @@ _ROWS, _CONSUMERS = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 3)
 """Of tiles of rows."""
 _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
 """Columns of a tile of rows that are not held whole: pieces of a row that TMA copies at full rate."""
-_CHOSEN_ROWS = 16
+CHOSEN_ROWS = 16
 """Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
 _LONG_ROW_COLUMNS = (2048, 4096, LONGEST_PART)
 """Columns of a part of rows that no SM holds: parts are many, and what is done once a part serves more elements."""
@@ -50,7 +50,7 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
             rows, columns, 1, consumers, warps, Sharing.COOPERATIVE, persistent=True, swap=False, subtiles=1,
             group=1,
         )  # fmt: skip
-        if rows > _CHOSEN_ROWS and any(view.rows_chosen for view in region.operands):
+        if rows > CHOSEN_ROWS and any(view.rows_chosen for view in region.operands):
             continue
         if outer and rows * min(view.dtype.bits for view in tiles) < 8 * machine.tma_alignment_bytes:
             continue  # no row of a box is shorter
