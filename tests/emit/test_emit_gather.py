@@ -57,6 +57,24 @@ def test_machine_code_is_what_was_asked_for(body: Body, cut: tuple[int, ...]) ->
     check_machine_code(made)
 
 
+def of_any_width(columns: int, dtype: str = "f32") -> Body:
+    """Rows that TMA cannot begin with, or shorter than a copy, as of a table of biases of heads."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        rows = g.gather(g.input("x", (19, columns), dtype), g.input("i", (45,), "i32"))
+        return g.cast(g.mul(rows, 2.0), dtype, name="y")
+
+    return body
+
+
+@pytest.mark.parametrize(("columns", "dtype"), [(6, "f32"), (16, "bf16"), (301, "bf16")])
+def test_rows_of_any_width_are_read_by_threads(columns: int, dtype: str) -> None:
+    found = next(structures(find_region(graph_of(of_any_width(columns, dtype))), h200()))
+    made = build(graph_of(of_any_width(columns, dtype)), found)
+    assert "tma_load(" not in made.source
+    assert case(made.graph).fault(made.source, 1) is None
+
+
 BY_THREADS: tuple[tuple[Body, tuple[int, int]], ...] = (
     (gather_graphs.chosen, (2, 512)),
     (gather_graphs.embedded, (1, 512)),

@@ -31,18 +31,6 @@ def matmul(
     return lambda g: g.matmul(g.input("a", *a), g.input("b", *b), name="p", **attrs)
 
 
-def gathered(dtype: str, pitch: int) -> Body:
-    """Rows of 301 at the places that an index names: a copy each, which threads do not stand in for."""
-
-    def body(g: GraphBuilder) -> Symbol:
-        rows = g.gather(
-            g.input("x", (64, 301), dtype, strides=(pitch, 1)), g.input("i", (40,), "i32"), axis=0
-        )
-        return g.cast(g.silu(rows), dtype, name="y")
-
-    return body
-
-
 def soft_columns(shape: tuple[int, int]) -> Body:
     """The softmax of products of positions and frequencies, along the positions: neighbours are of different rows."""
 
@@ -279,14 +267,6 @@ REMEDIES: dict[str, Remedy] = {
         padded(None),
         "pad its rows in memory to a multiple of 8 elements, and declare the strides",
         padded((136, 1)),
-    ),
-    "chosen rows of 301": Remedy(
-        gathered("bf16", 301),
-        "pad its rows in memory to a multiple of 8 elements, and declare the strides that it has then",
-        gathered("bf16", 304),
-    ),
-    "chosen rows of 301 in f32": Remedy(
-        gathered("f32", 301), "pad its rows in memory to a multiple of 4", gathered("f32", 304)
     ),
     "a product's softmax of 100": Remedy(
         soft_product(100), "rows of a multiple of 8 elements can be stored", soft_product(104)

@@ -108,6 +108,16 @@ def test_rows_that_end_within_a_tile_are_left_out_of_reductions() -> None:
     assert "inside_column" not in [getattr(s, "primitive", "") for s in whole.statements]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "columns", "ends"),
+    [("f32", 1, True), ("f32", 2, True), ("f32", 4, False), ("bf16", 4, True), ("bf16", 8, False)],
+)
+def test_so_are_rows_that_are_shorter_than_a_copy(dtype: str, columns: int, ends: bool) -> None:
+    """A copy brings 16 bytes of a row at least, and zeros behind a row of fewer."""
+    region = region_of(lambda g: g.cast(g.softmax(g.input("x", (512, columns), dtype)), dtype, name="y"))
+    assert ("inside_column" in [getattr(s, "primitive", "") for s in region.statements]) is ends
+
+
 def test_batches_become_rows_where_they_lie_like_rows() -> None:
     def body(g: GraphBuilder) -> Symbol:
         return g.softmax(g.input("x", (3, 5, 8, 64), "f32"), axis=-1, name="y")

@@ -253,6 +253,25 @@ def patches(g: GraphBuilder) -> Symbol:
     return g.cast(g.add(y, _weight(g, "bias", 128)), "bf16", name="y")
 
 
+def patches_of_a_batch(g: GraphBuilder) -> Symbol:
+    """Rows of three colours of a patch of 14 x 14, with what is added at each place: six axes in another order."""
+    x, w = g.input("x", (2, 3, 28, 28), "bf16"), _weight(g, "w", 64, 588)
+    apart = g.transpose(g.reshape(x, shape=(2, 3, 2, 14, 2, 14)), perm=(0, 2, 4, 1, 3, 5))
+    y = g.matmul(g.reshape(apart, shape=(8, 588)), w, transpose_b=True)
+    return g.cast(g.add(g.reshape(y, shape=(2, 4, 64)), _weight(g, "places", 4, 64)), "bf16", name="y")
+
+
+def windows_of_heads(g: GraphBuilder) -> Symbol:
+    """Attention within windows of 8 x 8 of images whose heads lie behind rows and columns."""
+
+    def windows(name: str) -> Symbol:
+        x = g.reshape(g.input(name, (2, 16, 16, 2, 32), "bf16"), shape=(2, 2, 8, 2, 8, 2, 32))
+        return g.reshape(g.transpose(x, perm=(0, 1, 3, 5, 2, 4, 6)), shape=(8, 2, 64, 32))
+
+    scores = g.mul(g.matmul(windows("q"), windows("k"), transpose_b=True), 32**-0.5)
+    return g.cast(g.matmul(g.cast(g.softmax(scores), "bf16"), windows("v")), "bf16", name="y")
+
+
 def embedding(g: GraphBuilder) -> Symbol:
     """Rows of a table by tokens, times a number, and positions."""
     table, tokens = _weight(g, "table", 32000, 256), g.input("tokens", (2, 48), "i32")
@@ -321,6 +340,8 @@ GRAPHS: Mapping[str, Body] = {
         convolution,
         strided_convolution,
         patches,
+        patches_of_a_batch,
+        windows_of_heads,
         embedding,
         embedded_queries,
         cached_attention,

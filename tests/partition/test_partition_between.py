@@ -14,6 +14,7 @@ from wsopt.machine import Machine
 from wsopt.partition.between import maker_of, pitch, room, room_of
 from wsopt.partition.build import read_cut
 from wsopt.partition.check import faults
+from wsopt.partition.cut import check_cuttable
 from wsopt.partition.make import build_cut
 from wsopt.partition.pieces import pieces_of
 from wsopt.partition.rooms import with_rooms
@@ -73,6 +74,26 @@ def test_what_is_made_of_elements_alone_lies_densely() -> None:
         graph = _fed(made)
         assert maker_of(graph, "n") is None
         assert pitch(graph, "n") == 0
+
+
+def _normed_product(axis: int) -> Graph:
+    """Two products with 60 columns between them, which are divided by a norm along an axis, written out."""
+    g = GraphBuilder("normed")
+    u = _linear(g, g.input("x", (70, 320), "bf16"), 60, 320, "up")
+    r = g.rsqrt(g.reduce_sum(g.mul(u, u), axis=axis, keepdims=True, name="sum"))
+    n = g.cast(g.mul(u, r), "bf16", name="n")
+    g.output(g.cast(_linear(g, n, 50, 60, "down"), "bf16", name="y"))
+    return g.build()
+
+
+def test_what_is_reduced_of_a_product_comes_behind_its_kernel(h200: Machine) -> None:
+    assert maker_of(_normed_product(1), "n") == "sum"
+    assert maker_of(_normed_product(0), "n") is None
+    for axis in (
+        0,
+        1,
+    ):  # the columns' norms are complete when all rows are: n is copied for room behind its rows
+        check_cuttable(_normed_product(axis), h200)
 
 
 def test_rows_that_no_product_takes_lie_densely() -> None:

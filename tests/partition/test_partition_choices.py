@@ -95,10 +95,22 @@ def every_second(g: GraphBuilder) -> Symbol:
     return g.cast(g.reshape(pairs, shape=(48, 4, 64)), "bf16", name="y")
 
 
+def sections(g: GraphBuilder) -> Symbol:
+    """Angles of which some follow one position and some another, each by its own slice of the frequencies."""
+    x, at = g.input("x", (48, 64), "bf16"), g.input("at", (2, 48), "i32")
+    inverse = g.input("inverse", (64,), "f32", constant=True)
+    angles = []
+    for number, (start, stop) in enumerate(((0, 24), (24, 64))):
+        place = g.reshape(g.slice(at, axis=0, start=number, stop=number + 1), shape=(48, 1))
+        part = g.reshape(g.slice(inverse, start=start, stop=stop), shape=(1, stop - start))
+        angles.append(g.mul(g.cast(place, "f32"), part))
+    return g.cast(g.mul(x, g.concat(*angles)), "bf16", name="y")
+
+
 GRAPHS: dict[str, Body] = {
     body.__name__: body
     for body in (
-        *(appended, three, computed, rolled, partly_turned, labels),
+        *(appended, three, computed, rolled, partly_turned, labels, sections),
         *(slice_of_joined, slice_of_counted, one_row, every_second),
     )
 }

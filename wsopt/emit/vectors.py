@@ -48,7 +48,7 @@ def chosen_places(plan: KernelPlan, name: str) -> Iterator[str]:
     the last one has a place before the tensor, as TMA's copies of rows have it.
     """
     view = plan.vectors[name].of.view
-    if not view.by_address or view.chosen is None:
+    if view.chosen is None:
         return
     of_rows = ", mask=rows < row_extent, other=-1" if view.rows_chosen else ""
     index = plan.vectors[view.chosen.source].at(plan.place("rows", "columns"))

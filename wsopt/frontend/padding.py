@@ -19,7 +19,7 @@ from wsopt.frontend.types import End
 from wsopt.frontend.values import OVER_ROWS, REDUCTIONS, SINKS, Draft, Rewriter, Term, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family, family_of
-from wsopt.tensors.views import Bound, Role, pow2
+from wsopt.tensors.views import TMA_BITS, Bound, Role, pow2
 
 _FINITE = "finite"
 _ANY = "any"
@@ -210,8 +210,21 @@ def pad_columns(draft: Draft) -> Draft:
     extent = draft.axes.extent(Role.COLUMN)
     if draft.axes.kind is Kind.LONG_ROWS:
         return _Padder.of(draft) if extent % LONGEST_PART else draft
-    least = _LEAST_COLUMNS if draft.axes.kind is Kind.REDUCED else SHORT_ROW if _lies_outside(draft) else 1
-    return draft if extent == max(pow2(extent), least) else _Padder.of(draft)
+    return draft if extent == max(pow2(extent), _least_columns(draft)) else _Padder.of(draft)
+
+
+def _least_columns(draft: Draft) -> int:
+    """Columns that a tile of whole rows has at least: no row that TMA copies is shorter than 16 bytes."""
+    if draft.axes.kind is Kind.REDUCED:
+        return _LEAST_COLUMNS
+    if _lies_outside(draft):
+        return SHORT_ROW
+    graph = draft.axes.graph
+    types = (
+        *(raw.dtype for raw in draft.raw.values()),
+        *(graph.type_of(name).dtype for name in graph.outputs),
+    )
+    return TMA_BITS // min(dtype.bits for dtype in types)
 
 
 def _lies_outside(draft: Draft) -> bool:

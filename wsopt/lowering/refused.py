@@ -12,7 +12,16 @@ from wsopt.lowering.resident import may_be_resident
 from wsopt.machine.types import Machine
 from wsopt.targets import LoopKind, Sums, target_of
 from wsopt.tensors.orders import lie_both_ways
-from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Reduction, Role, Statement, View
+from wsopt.tensors.views import (
+    BATCHES,
+    FULL,
+    K_BLOCK,
+    TRANSPOSED_BITS,
+    Reduction,
+    Role,
+    Statement,
+    View,
+)
 
 DEPTHS = (32, 64, 128, 256)
 """K-blocks of a loop that computes values."""
@@ -162,7 +171,6 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
     tensors = [*(source.view for source in region.tile_sources), *stored]
     tiles = (source.view for source in region.sources if source.spans == FULL)
     for view in (view for view in tiles if view.chosen is not None):
-        yield from _copy_problems(view, machine, remedies.INPUT_PITCH)
         if lie_both_ways(region.row_tiles):
             yield (
                 f"tensor {view.tensor}: its rows are read at places that an index names, beside tensors that lie "

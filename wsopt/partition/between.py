@@ -17,6 +17,8 @@ from wsopt.tensors.views import TMA_BITS
 
 _OF_ROWS = ("softmax", "cumsum", *NORMS)
 """Operations that reduce rows and give a tensor of their shape."""
+_TO_ONE = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "logsumexp")
+"""Operations that give one value of each row, with which its elements are computed on."""
 
 
 def maker_of(graph: Graph, name: str) -> str | None:
@@ -31,27 +33,49 @@ def _product_of(graph: Graph, name: str) -> str | None:
     node = graph.producer(name)
     if node is None or is_matmul(node):
         return name if node is not None else None
-    return _above(graph, node, _product_of)
+    found = _above(graph, node, _product_of, alike=True)
+    # What is reduced of a product's elements and computed with them again comes behind the product's kernel.
+    others = () if found is None else (one for one in node.tensors if not _is_alike(graph, one, node))
+    return None if any(_depends(graph, one, found) for one in others) else found
 
 
 def _rows_of(graph: Graph, name: str) -> str | None:
     node = graph.producer(name)
-    if node is None or (node.op in _OF_ROWS and _goes_along_rows(node)):
+    if node is None or (node.op in (*_OF_ROWS, *_TO_ONE) and _goes_along_rows(graph, node)):
         return name if node is not None else None
-    return _above(graph, node, _rows_of)
+    found = _above(graph, node, _rows_of, alike=True)
+    return _above(graph, node, _rows_of, alike=False) if found is None else found
 
 
-def _above(graph: Graph, node: Node, look: Callable[[Graph, str], str | None]) -> str | None:
-    """What is found above an elementwise node, by way of operands of its shape."""
+def _above(graph: Graph, node: Node, look: Callable[[Graph, str], str | None], *, alike: bool) -> str | None:
+    """What is found above an elementwise node, by way of operands of its shape, or of the others."""
     if not is_pointwise(node):
         return None
-    alike = (one for one in node.tensors if graph.type_of(one).shape == node.type.shape)
-    return next((found for one in alike if (found := look(graph, one)) is not None), None)
+    ways = (one for one in node.tensors if _is_alike(graph, one, node) is alike)
+    return next((found for one in ways if (found := look(graph, one)) is not None), None)
 
 
-def _goes_along_rows(node: Node) -> bool:
+def _is_alike(graph: Graph, name: str, node: Node) -> bool:
+    return graph.type_of(name).shape == node.type.shape
+
+
+def _depends(graph: Graph, name: str, on: str | None) -> bool:
+    """Whether a tensor is computed of another one."""
+    left, seen = [name], set[str]()
+    while left:
+        one = left.pop()
+        node = graph.producer(one)
+        if one == on:
+            return True
+        if node is not None and one not in seen:
+            seen.add(one)
+            left += node.tensors
+    return False
+
+
+def _goes_along_rows(graph: Graph, node: Node) -> bool:
     """Whether a node computes with whole rows: norms do, others along the axis that they name."""
-    return node.op in NORMS or node.attr("axis", int) in (-1, node.type.rank - 1)
+    return node.op in NORMS or node.attr("axis", int) in (-1, graph.type_of(node.tensors[0]).rank - 1)
 
 
 def _is_operand(graph: Graph, name: str) -> bool:

@@ -21,6 +21,10 @@ PATIENCE = 3
 MOST = 6000
 """Parts that are looked at, at most."""
 
+_APART = (
+    "rows of no multiple of 16 bytes are written with room behind each by the kernel that reduces them alone"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
@@ -53,7 +57,9 @@ def find_candidates(web: Web, oracle: Oracle, progress: Callable[[int, int], Non
             if taken:
                 found[nodes] = taken
             elif nodes in atoms:
-                refusals.append((web.names(nodes)[-1], asked[0][1].refusal))
+                # Without a piece: its rows lie apart, and only with the node that they are made by can it be one.
+                refusal = asked[0][1].refusal if asked else _APART
+                refusals.append((web.names(nodes)[-1], refusal))
             progress(len(looked), len(looked) + len(queue))
         left = PATIENCE if nodes in found else left - 1
         if left < 0:

@@ -10,6 +10,7 @@ inputs.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,9 +167,24 @@ class _Writer:
                 back = len(shape) - node.attr("perm", tuple)[along]
                 inner = _Window(back, window.shift, window.extent)
                 return self._like(node, [self._moved(node.tensors[0], inner)], shape)
+            case "reshape" if (source := self._before_reshape(node, along)) is not None:
+                inner = _Window(source, window.shift, window.extent)
+                moved = self._moved(node.tensors[0], inner)
+                return self._node(f"{name}_seen", "reshape", [moved], {"shape": list(shape)}, shape)
             case "concat":
                 return self._chosen(node, node.attr("axis", int), window)
         return self._shifted(name, window)
+
+    def _before_reshape(self, node: Node, along: int) -> int | None:
+        """Which axis, counted from the end, one of a reshape was before it; None if it was none by itself."""
+        before, behind = self.shapes[node.tensors[0]], node.type.shape
+        outer = math.prod(behind[:along])
+        same = (
+            at
+            for at, extent in enumerate(before)
+            if extent == behind[along] and math.prod(before[:at]) == outer
+        )
+        return next((len(before) - at for at in same), None)
 
     def _seen(self, name: str, window: _Window) -> Shape:
         """The shape of a tensor as it is seen through a window."""
@@ -237,7 +253,7 @@ class _Writer:
         node = self.graph.producer(name)
         if node is None:
             return True
-        known = is_pointwise(node) or node.op in ("iota", "slice", "transpose", "concat")
+        known = is_pointwise(node) or node.op in ("iota", "slice", "transpose", "reshape", "concat")
         if not known:
             return input_path(self.graph, name) is not None
         return all(map(self._is_of_elements, node.tensors))

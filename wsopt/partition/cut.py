@@ -17,10 +17,12 @@ from wsopt.partition.accept import Oracle, refusal_of
 from wsopt.partition.candidates import Candidates, find_candidates
 from wsopt.partition.choices import is_written_out, with_choices
 from wsopt.partition.cover import Chosen, Option, cover, coverable
+from wsopt.partition.one_loop import with_one_loop
 from wsopt.partition.pieces import Piece, bare_pieces
 from wsopt.partition.prices import Level, Price, Prices
 from wsopt.partition.rooms import with_rooms
 from wsopt.partition.turned import with_turned_scales
+from wsopt.partition.turns import with_turns
 from wsopt.partition.web import Web
 from wsopt.pool.local import LOCAL
 from wsopt.pool.workers import Workers
@@ -30,6 +32,8 @@ Progress = Callable[[str, int, int], None]
 Others = Callable[[Piece], float]
 """Microseconds that somebody else takes for a group of nodes, infinite if nobody does."""
 _ROUNDS = 200
+_CLEARLY = 0.75
+"""The part of a graph's least time by rooflines that another way to write it has to be below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,11 @@ class Cutter:
         if not self.computes:
             raise LoweringError(_uncovered(self.web, self.found, self.prices))
 
+    def least(self) -> float:
+        """The time of the best cover at the prices of now, infinite where there is none."""
+        found = self.chosen() if self.computes else None
+        return math.inf if found is None else self.microseconds(found)
+
     def chosen(self, *, made_only: bool = False) -> Chosen | None:
         """The best cover at the prices of now, or None; of all pieces or of those whose kernels are made."""
         return cover(self._options(made_only=made_only), frozenset(self.web.graph.outputs))
@@ -211,17 +220,33 @@ def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cut
 
     Scales of products of f8 may be turned before. Where kernels do not compute all of it, those of the graph with
     choices written out may. That is tried first where a node is one that no kernel computes as it is written. Last
-    comes either graph with copies of operands of products, which have room behind rows that TMA could not begin with.
+    comes either graph with copies of operands of products, which have room behind rows that TMA could not begin with,
+    and with transpositions of many axes as several. Where kernels compute it, it may be written with operands with
+    which one loop holds two products; that is taken if it is clearly less at the rooflines.
     """
     graph = needed(graph)
     if others is None:
         graph = with_turned_scales(graph)
+    found = _computing(graph, prices, others)
+    looped = with_one_loop(graph) if others is None else graph
+    if looped is graph:
+        return found
+    again = _computing(looped, prices, others)
+    return again if again.least() < _CLEARLY * found.least() else found
+
+
+def _computing(graph: Graph, prices: Prices, others: Others | None) -> Cutter:
+    """The candidates of a graph as it is, or written in another way of which kernels are made."""
     written = with_choices(graph) if others is None else graph
     found = _without_copies(graph, written, prices, others)
-    for one in () if others is not None or found.computes else (graph, written):
-        copied = with_rooms(one)
-        if copied is not one and (again := _cutter(copied, prices, others)).computes:
-            return again
+    if others is not None or found.computes:
+        return found
+    tried = [graph, written]
+    for steps in (with_rooms, lambda one: with_turns(with_rooms(one))):
+        for other in map(steps, (graph, written)):
+            if other not in tried and (again := _cutter(other, prices, others)).computes:
+                return again
+            tried.append(other)
     return found
 
 

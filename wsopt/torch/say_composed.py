@@ -70,8 +70,9 @@ def _power_of_a_number(w: Writer, base: float, exponent: Value) -> Value:
 
 
 @entry(*found(prims, "fma"))
-def _multiply_and_add(w: Writer, a: Value, b: Value, c: Value) -> Value:
-    return w.elementwise("add", w.elementwise("mul", a, b), c)
+def _multiply_and_add(w: Writer, a: Value | float, b: Value | float, c: Value | float) -> Value:
+    """Factors may be numbers, as those of an optimizer's step are."""
+    return as_numbers("add", w, as_numbers("mul", w, a, b), c)
 
 
 @entry(aten.glu.default)
