@@ -505,3 +505,40 @@ def test_products_that_read_registers() -> None:
     (one, one_predicted), (few, few_predicted) = again["i4_1"], again["i4_16"]
     assert f"one row takes {one} us (predicted {one_predicted}) and {again['before_1'][0]} before" in told
     assert f"16 rows {few} ({few_predicted}) and {again['before_16'][0]}" in told
+
+
+def test_stored_by_threads() -> None:
+    data = measured("calibration/h200_stored_by_threads")
+    both = {one["graph"]: (one["by_threads_us"], one["by_copies_us"]) for one in data["stored"]}
+    ln = "layer_norm_16384"
+    assert f"columns takes {both[ln][0]} us and not {both[ln][1]}" in PAGE
+    assert "of 8,192 {} ({})".format(*both["layer_norm_8192"]) in PAGE
+    assert all(threads < copies for threads, copies in both.values()), "no kernel of reduced rows took longer"
+    parts = {(one["graph"], one["in_registers"], one["stored"]): [] for one in data["parts"]}
+    for one in data["parts"]:
+        parts[one["graph"], one["in_registers"], one["stored"]].append(one["us"])
+    log, soft = "log_softmax_128256", "softmax_128256"
+    copied = parts[log, 3, "by copies"]
+    assert f"three again, which the L2 had lost: {parts[log, 0, 'by copies'][0]} us" in PAGE
+    assert f"takes {copied[0]} us" in PAGE
+    assert f"the log-softmax {parts[log, 3, 'by threads'][0]} ({copied[1]})" in PAGE
+    whole = parts[soft, 0, "by copies"]
+    assert f"takes {parts[soft, 3, 'by copies'][0]} us with parts in registers and {whole[1]} without" in PAGE
+    assert f"the softmax {parts[soft, 0, 'by threads'][0]} ({whole[0]})" in PAGE
+
+
+def test_elements_and_cards() -> None:
+    data = measured("calibration/h200_stored_by_threads")
+    us = {(one["stored"], one["consumer"]): one["us"] for one in data["elements"]}
+    threads = [value for (stored, _), value in us.items() if stored == "by threads"]
+    least = us["by copies", "the search's choice"]
+    assert f"takes {least} us staged, and {min(threads)} to {max(threads)} by threads" in PAGE
+    first, second, third, last = (one["us"] for one in data["cards"])
+    assert f"took {first}, {second}, {third} and {last} us on four H200" in PAGE
+    told = {(one["graph"], one["told"]): one["us"] for one in data["told"]}
+    assert f"took {told['embedding', True]} us so and {told['embedding', False]} without" in PAGE
+    assert f"bias and gelu {told['bias_gelu', True]} (" in PAGE
+    assert f"said *evict last*, {told['rms50257', True]} (" in PAGE
+    traced = data["traced"][0]
+    one, two = (f"{cycles:,}" for cycles in traced["cycles"])
+    assert f"({one} and {two} cycles, {traced['model_cycles']:,}; `traced`)" in PAGE
