@@ -27,11 +27,12 @@ from wsopt.emit import (
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import Function, each_owed, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
-from wsopt.emit.operations import Operations, after_rows
+from wsopt.emit.operations import Operations
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, scalar_loads, tile_range
 from wsopt.emit.retained import PART_COLUMN
+from wsopt.emit.row_passes import after_rows
 from wsopt.emit.slots import first_slots, first_step, next_slots, windows
 from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.emit.unroll import older_values

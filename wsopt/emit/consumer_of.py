@@ -7,9 +7,9 @@ from dataclasses import replace
 from wsopt.emit import tensor_values
 from wsopt.emit.consumer import Consumer, Stretch
 from wsopt.emit.instructions import Loop
-from wsopt.emit.kept import Kept
-from wsopt.emit.operations import Operations, operations_of, row_passes, second_pass
+from wsopt.emit.operations import Operations, operations_of
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.row_passes import loops_over_rows
 from wsopt.emit.unroll import unrolled
 from wsopt.program.ranges import live_loops
 from wsopt.schedule.passes import in_pass
@@ -24,7 +24,8 @@ def consumer_of(plan: KernelPlan) -> Consumer:
     if not plan.in_loop:
         return consumer
     if plan.program.long_rows:
-        return _with_passes_over_rows(consumer)
+        loops = loops_over_rows(consumer.operations)
+        return replace(consumer, stretches=tuple(Stretch("0", "ROW_PARTS", loop) for loop in loops))
     plain = _loop(consumer.operations)
     if plan.program.bounds.every or plan.owes_ends:
         return _with_masks(replace(consumer, least=plain.least), plain)
@@ -54,27 +55,6 @@ def _with_masks(consumer: Consumer, plain: Loop) -> Consumer:
         found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
     short = overlapped and plain.least > live.least_whole
     return replace(consumer, stretches=tuple(found), may_fall_short=short)
-
-
-def _with_passes_over_rows(consumer: Consumer) -> Consumer:
-    """The consumer with a loop over the parts of a row, or two where rows are read twice; behind them as many over
-    the parts that stay in registers.
-    """
-    first, *again = row_passes(consumer.plan)
-    second = second_pass(consumer.operations)
-    passes = [(consumer.operations, first), *((second, which) for which in again)]
-    kinds = [Kept.FILLED, Kept.READ] if consumer.plan.s.in_registers else []
-    loops = [unrolled(operations, which=which) for operations, which in passes]
-    loops += [
-        unrolled(_kept(operations, kind), which=which)
-        for kind, (operations, which) in zip(kinds, passes, strict=False)
-    ]
-    return replace(consumer, stretches=tuple(Stretch("0", "ROW_PARTS", loop) for loop in loops))
-
-
-def _kept(operations: Operations, kind: Kept) -> Operations:
-    """The operations of a pass over the parts that stay in registers: the row's first, of which none ends early."""
-    return replace(operations, kept=kind, writer=replace(operations.writer, ragged=False))
 
 
 def _loop(operations: Operations, *, masked: bool = False) -> Loop:

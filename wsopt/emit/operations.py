@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from wsopt.emit import kept, quantized, tensor_tiles, threads, vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
@@ -13,11 +13,10 @@ from wsopt.emit.kept import Kept
 from wsopt.emit.plan import KernelPlan, loop_name
 from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
-from wsopt.emit.stores import store_by_address
 from wsopt.emit.sums import accumulator_names
 from wsopt.emit.tensors import GLUON, PAIRS_LAYOUT, Box, tile_load, tile_view
 from wsopt.emit.text import environment, of_slot
-from wsopt.emit.vectors import load_text, widened
+from wsopt.emit.vectors import widened
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import KINDS
 from wsopt.program.facts import Member, Product, Read
@@ -25,7 +24,7 @@ from wsopt.program.ids import AGAIN, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
-from wsopt.tensors.views import FULL, K_BLOCK, Item, Packing, Reduction, Role, Source, Statement, View
+from wsopt.tensors.views import FULL, K_BLOCK, Item, Packing, Role, Source, Statement, View
 
 _RESULTS = (ValueKind.VALUE, ValueKind.RESULT)
 """Products' outputs that a loop computes with."""
@@ -312,58 +311,9 @@ def sources(plan: KernelPlan, items: Iterable[Item], stored: Container[str] = ()
     return found
 
 
-def _after_name(plan: KernelPlan, name: str) -> str:
+def after_name(plan: KernelPlan, name: str) -> str:
     """The identifier of a value that follows the last part of a row."""
     return plan.names(f"after:{name}", name.replace("$", "_"))
-
-
-def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:
-    """The lines behind the last part of rows that no SM holds, for reductions that are complete then: what is stored
-    of them; and what those lines call of the kernel's own functions.
-    """
-    after = plan.program.after
-    known = {item.name: Operand(threads.whole_name(plan, item.name), ROW, DType.F32) for item in plan.rows}
-    known |= sources(plan, after.items)
-    writer = Arithmetic(
-        items=after.items,
-        s=plan.s,
-        name=lambda name, age: _after_name(plan, name),
-        sources=known,
-        tile=FULL,
-        layout=plan.loop_layout,
-        asynchronous=False,
-        wanted=frozenset(item.name for item in after.items),
-        carried=False,
-    )
-    lines = [*threads.together(plan)]
-    for name in sorted(known.keys() & plan.vectors.keys()):
-        inside = "rows < row_extent" if Role.ROW in known[name].spans else ""
-        load = load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
-        lines.append(f"{known[name].name} = {load}")
-    lines += writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
-    behind = (one for one in plan.outputs_by_address if not one.of.by_threads)
-    lines += [store_by_address(plan, one, writer.operand(one.of.value)) for one in behind]
-    return lines, frozenset(writer.called)
-
-
-def second_pass(operations: Operations) -> Operations:
-    """The operations of the second pass over rows, for which the first one's reductions are complete."""
-    plan, writer = operations.plan, operations.writer
-    reduced = (item.name for item in plan.items if isinstance(item, Reduction))
-    whole = {name: Operand(threads.whole_name(plan, name), ROW, DType.F32) for name in reduced}
-    return replace(
-        operations, writer=replace(writer, sources={**writer.sources, **whole}, threads=""), again=True
-    )
-
-
-def row_passes(plan: KernelPlan) -> Iterator[Callable[[TileOp], bool]]:
-    """Of each pass over rows that no SM holds, whether it has an operation: a first pass, and a second where rows are
-    read twice, which stores them.
-    """
-    stores = (OpKind.TMA_STORE,)
-    yield lambda op: op.kind not in stores and op.id.subject != AGAIN
-    if plan.reads_twice:
-        yield lambda op: op.kind is not OpKind.ELEMENTWISE or not op.items or op.id.subject == AGAIN
 
 
 def operations_of(plan: KernelPlan) -> Operations:
@@ -379,7 +329,7 @@ def operations_of(plan: KernelPlan) -> Operations:
     known = sources(plan, plan.items, {output.value for output in program.after.outputs})
     if program.long_rows:  # what follows the reductions of a row
         after = (item for item in program.after.items if isinstance(item, Statement))
-        known |= {item.name: Operand(_after_name(plan, item.name), item.spans, item.dtype) for item in after}
+        known |= {item.name: Operand(after_name(plan, item.name), item.spans, item.dtype) for item in after}
     writer = Arithmetic(
         items=plan.items,
         s=plan.s,

@@ -68,10 +68,9 @@ class Structure:
     from the first pass to the second, which begins with them; so many more stay `in_registers`, and it ends with
     those. Tiles that copies bring may be `stored_by_threads`, without a buffer that a copy reads. With `dynamic` the
     tiles of persistent blocks are taken at run time, each by the block that is free first; without, a block takes
-    every so-manieth. With `scaled_sums`
-    scales of groups multiply each group's partial sums; without, every weight before its product. With an `occupancy`
-    an SM has so many blocks at a time, of one tile and one consumer each, whose threads read and store by address;
-    with 0 a block has an SM to itself.
+    every so-manieth. With `scaled_sums` scales of groups multiply each group's partial sums; without, every weight
+    before its product. With an `occupancy` an SM has so many blocks at a time, of one tile and one consumer each,
+    whose threads read and store by address; with 0 a block has an SM to itself.
     """
 
     rows: int
