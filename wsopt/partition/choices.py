@@ -9,7 +9,6 @@ inputs.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
+from wsopt.partition.names import free_name
 
 Shape = tuple[int, ...]
 
@@ -282,15 +282,10 @@ class _Writer:
         own: bool = False,
     ) -> str:
         """Write a node, under the name that is wished for or one like it, or under its `own`."""
-        name = wish if own else next(one for one in _names(wish) if one not in self.taken)
+        name = wish if own else free_name(wish, self.taken)
         self.taken.add(name)
         self.shapes[name] = shape
         self.nodes.append(
             {"name": name, "op": op, "inputs": list(inputs), **({"attrs": attrs} if attrs else {})}
         )
         return name
-
-
-def _names(wish: str) -> itertools.chain[str]:
-    """A name, and others like it."""
-    return itertools.chain((wish,), (f"{wish}_{number}" for number in itertools.count(1)))

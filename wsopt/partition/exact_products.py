@@ -9,8 +9,6 @@ which bf16 rounds to infinity, and infinities give no number.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +16,7 @@ from wsopt.frontend.kinds import matmul_dims
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
+from wsopt.partition.names import free_name, names_of
 
 _PARTS = 3
 """Parts of an operand, each with the 8 significant bits of bf16."""
@@ -30,7 +29,7 @@ def written_out(graph: Graph) -> Graph:
     """The graph with its products of f32 in ieee precision as products of bf16; itself if it has none."""
     if not any(map(_is_exact, graph.nodes)):
         return graph
-    taken = {*(one.name for one in graph.inputs), *(one.name for one in graph.nodes)}
+    taken = names_of(graph)
     writer, data = _Writer(taken), graph_to_json(graph)
     nodes = {node.name: node for node in graph.nodes}
     for written in list(data["nodes"]):
@@ -79,13 +78,6 @@ class _Writer:
         return self.parts[tensor]
 
     def _node(self, wish: str, op: str, inputs: list[str], **attrs: object) -> str:
-        name = next(one for one in _names(wish) if one not in self.taken)
-        self.taken.add(name)
+        name = free_name(wish, self.taken)
         self.nodes.append({"name": name, "op": op, "inputs": inputs, **({"attrs": attrs} if attrs else {})})
         return name
-
-
-def _names(wish: str) -> Iterator[str]:
-    """A name, and others like it."""
-    yield wish
-    yield from (f"{wish}_{number}" for number in itertools.count(1))

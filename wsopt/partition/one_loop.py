@@ -9,8 +9,7 @@ graphs.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,7 @@ from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
+from wsopt.partition.names import free_name, names_of
 
 _EIGHT_BITS = (DType.F8E4M3, DType.F8E5M2)
 
@@ -73,7 +73,7 @@ class _Writer:
     taken: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.taken = {*(one.name for one in self.graph.inputs), *(one.name for one in self.graph.nodes)}
+        self.taken = names_of(self.graph)
 
     def joined(self, node: Node, first: dict[str, Any]) -> list[dict[str, Any]]:
         """A product of joined operands, in the place and under the name of a sum of two products."""
@@ -113,8 +113,7 @@ class _Writer:
     def _node(
         self, wish: str, op: str, inputs: Sequence[Any], attrs: dict[str, Any], nodes: list[dict[str, Any]]
     ) -> str:
-        name = next(one for one in _names(wish) if one not in self.taken)
-        self.taken.add(name)
+        name = free_name(wish, self.taken)
         nodes.append({"name": name, "op": op, "inputs": list(inputs), **({"attrs": attrs} if attrs else {})})
         return name
 
@@ -125,9 +124,3 @@ def _beside(graph: Graph) -> DType:
         graph.type_of(name).dtype for node in graph.nodes if is_matmul(node) for name in node.tensors[:2]
     }
     return DType.F16 if DType.F16 in types and DType.BF16 not in types else DType.BF16
-
-
-def _names(wish: str) -> Iterator[str]:
-    """A name, and others like it."""
-    yield wish
-    yield from (f"{wish}_{number}" for number in itertools.count(1))

@@ -8,7 +8,6 @@ kernel has it padded before the first launch.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node, row_major_strides
 from wsopt.lowering.reduced_graph import parse_derived
 from wsopt.partition.between import begins_anywhere, pitch, whole_row
+from wsopt.partition.names import free_name, names_of
 from wsopt.tensors.views import TMA_BITS
 
 
@@ -25,7 +25,7 @@ def with_rooms(graph: Graph) -> Graph:
     edges = dict(_edges(graph))
     if not edges:
         return graph
-    taken = {*(one.name for one in graph.inputs), *(one.name for one in graph.nodes)}
+    taken = names_of(graph)
     data, nodes, rows = graph_to_json(graph), list[dict[str, Any]](), dict[str, str]()
     for tensor in dict.fromkeys(edges.values()):
         rows[tensor] = _copied(graph, tensor, taken, nodes)
@@ -82,14 +82,7 @@ def _copied(graph: Graph, tensor: str, taken: set[str], nodes: list[dict[str, An
     )
     found, read = list[str](), tensor
     for wish, op, attrs in ((f"{tensor}_with_room", "pad", pads), (f"{tensor}_copied", "slice", sees)):
-        name = next(one for one in _names(wish) if one not in taken)
-        taken.add(name)
+        name = free_name(wish, taken)
         nodes.append({"name": name, "op": op, "inputs": [read], "attrs": attrs})
         found, read = [*found, name], name
     return read
-
-
-def _names(wish: str) -> Iterator[str]:
-    """A name, and others like it."""
-    yield wish
-    yield from (f"{wish}_{number}" for number in itertools.count(1))

@@ -8,13 +8,13 @@ dequantizes elements sees them through the same two views, so nothing that could
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from wsopt.frontend.kinds import F8, is_matmul, is_pointwise
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
+from wsopt.partition.names import free_name, names_of
 
 _TURN = (1, 0)
 
@@ -24,13 +24,12 @@ def with_turned_scales(graph: Graph) -> Graph:
     wanted = [node for node in graph.nodes if _reads_rows(graph, node)]
     if not wanted:
         return graph
-    taken = {*(one.name for one in graph.inputs), *(one.name for one in graph.nodes)}
+    taken = names_of(graph)
     data, nodes, seen = graph_to_json(graph), list[dict[str, Any]](), dict[str, str]()
     for scales in dict.fromkeys(node.tensors[1] for node in wanted):
         read = scales
         for wish in (f"{scales}_turned", f"{scales}_rows"):
-            name = next(one for one in _names(wish) if one not in taken)
-            taken.add(name)
+            name = free_name(wish, taken)
             nodes.append({"name": name, "op": "transpose", "inputs": [read], "attrs": {"perm": [*_TURN]}})
             read = name
         seen[scales] = read
@@ -78,8 +77,3 @@ def _feeds_product(graph: Graph, node: Node) -> bool:
         is_matmul(reader) or (is_pointwise(reader) and reader.op == "cast" and _feeds_product(graph, reader))
         for reader in readers
     )
-
-
-def _names(wish: str) -> itertools.chain[str]:
-    """A name, and others like it."""
-    return itertools.chain((wish,), (f"{wish}_{number}" for number in itertools.count(1)))

@@ -15,6 +15,7 @@ from typing import Any
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
+from wsopt.partition.names import free_name, names_of
 
 _RUNS = 4
 """Axes with an order of their own that a kernel takes (`frontend/elementwise.py`)."""
@@ -27,7 +28,7 @@ def with_turns(graph: Graph) -> Graph:
     many = {node.name: node for node in graph.nodes if node.op == "transpose" and _runs(graph, node) > _RUNS}
     if not many:
         return graph
-    taken = {*(one.name for one in graph.inputs), *(one.name for one in graph.nodes)}
+    taken = names_of(graph)
     data = graph_to_json(graph)
     data["nodes"] = [
         written
@@ -50,10 +51,7 @@ def _exchanges(node: Node, taken: set[str]) -> Iterator[dict[str, Any]]:
     perms = list(exchanges(node.attr("perm", tuple)))
     source = node.tensors[0]
     for number, perm in enumerate(perms):
-        name = node.name
-        if number < len(perms) - 1:
-            name = next(one for one in _names(f"{node.name}_turned") if one not in taken)
-        taken.add(name)
+        name = free_name(f"{node.name}_turned", taken) if number < len(perms) - 1 else node.name
         yield {"name": name, "op": "transpose", "inputs": [source], "attrs": {"perm": list(perm)}}
         source = name
 
@@ -75,9 +73,3 @@ def exchanges(perm: Order) -> Iterator[Order]:
         )
         yield places
         now = tuple(now[place] for place in places)
-
-
-def _names(wish: str) -> Iterator[str]:
-    """A name, and others like it."""
-    yield wish
-    yield from (f"{wish}_{number}" for number in itertools.count(1))
