@@ -246,7 +246,7 @@ SEGMENT_WORDS = frozenset(
 
 
 _DERIVED = re.compile(
-    r".*_(desc|ptr|ring|held|depth|full|empty|input|staging|buffer|pending|loaded|stride|strides|extents|layout|slot|phase|before|after)",
+    r".*_(desc|ptr|ring|held|kept|depth|full|empty|input|staging|buffer|pending|loaded|stride|strides|extents|layout|slot|phase|before|after)",
     re.IGNORECASE,
 )
 _SUBTILE = re.compile(r".*_\d+")
