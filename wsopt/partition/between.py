@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from wsopt.frontend.kinds import NORMS, VIEWS, is_matmul, is_pointwise
+from wsopt.frontend.kinds import NORMS, VIEWS, feeding, is_matmul, is_pointwise
 from wsopt.graph.types import Graph, Node, TensorType
 from wsopt.tensors.views import TMA_BITS
 
@@ -35,8 +35,8 @@ def _product_of(graph: Graph, name: str) -> str | None:
         return name if node is not None else None
     found = _above(graph, node, _product_of, alike=True)
     # What is reduced of a product's elements and computed with them again comes behind the product's kernel.
-    others = () if found is None else (one for one in node.tensors if not _is_alike(graph, one, node))
-    return None if any(_depends(graph, one, found) for one in others) else found
+    others = (one for one in node.tensors if not _is_alike(graph, one, node))
+    return None if found in feeding(graph.nodes, others) else found
 
 
 def _rows_of(graph: Graph, name: str) -> str | None:
@@ -57,20 +57,6 @@ def _above(graph: Graph, node: Node, look: Callable[[Graph, str], str | None], *
 
 def _is_alike(graph: Graph, name: str, node: Node) -> bool:
     return graph.type_of(name).shape == node.type.shape
-
-
-def _depends(graph: Graph, name: str, on: str | None) -> bool:
-    """Whether a tensor is computed of another one."""
-    left, seen = [name], set[str]()
-    while left:
-        one = left.pop()
-        node = graph.producer(one)
-        if one == on:
-            return True
-        if node is not None and one not in seen:
-            seen.add(one)
-            left += node.tensors
-    return False
 
 
 def _goes_along_rows(graph: Graph, node: Node) -> bool:

@@ -13,40 +13,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wsopt.frontend.kinds import is_matmul, producer
+from wsopt.frontend.kinds import F8, feeding, is_matmul, producer
 from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
 from wsopt.partition.names import free_name, names_of
 
-_EIGHT_BITS = (DType.F8E4M3, DType.F8E5M2)
-
 
 def with_one_loop(graph: Graph) -> Graph:
     """The graph with such operands written out; itself without any."""
-    writer, feeding = _Writer(graph), _feeding(graph)
+    writer, data = _Writer(graph), graph_to_json(graph)
+    reach = feeding(graph.nodes, (name for node in graph.nodes if is_matmul(node) for name in node.tensors))
     written: dict[str, list[dict[str, Any]]] = {}
-    plain = {node["name"]: node for node in graph_to_json(graph)["nodes"]}
+    plain = {node["name"]: node for node in data["nodes"]}
     for node in graph.nodes:
-        if node.name in feeding and node.op == "add" and _are_summed(graph, node):
+        if node.name in reach and node.op == "add" and _are_summed(graph, node):
             written[node.name] = writer.joined(node, plain[node.tensors[0]])
-        elif node.name in feeding and is_matmul(node) and graph.type_of(node.tensors[0]).dtype in _EIGHT_BITS:
+        elif node.name in reach and is_matmul(node) and graph.type_of(node.tensors[0]).dtype in F8:
             written[node.name] = writer.widened(node, plain[node.name])
     if not written:
         return graph
-    data = graph_to_json(graph)
     data["nodes"] = [one for node in data["nodes"] for one in written.get(node["name"], [node])]
     return needed(parse_derived(data, graph))
-
-
-def _feeding(graph: Graph) -> frozenset[str]:
-    """The nodes whose results reach a product."""
-    found: set[str] = set()
-    for node in reversed(graph.nodes):
-        if is_matmul(node) or node.name in found:
-            found.update(node.tensors)
-    return frozenset(found)
 
 
 def _are_summed(graph: Graph, node: Node) -> bool:
