@@ -249,8 +249,6 @@ class Tile:
                 return np.full((1, 1), self.place[Role(s.primitive.removeprefix("iota_"))], np.int32)
             case "extent_stream":
                 return np.full((1, 1), self.region.extent(STREAM), np.int32)
-            case "extent_row":
-                return np.full((1, 1), self.region.extent(ROW), np.int32)
             case "inside_stream":
                 return (np.arange(start, start + self.run.k_block) < self.region.extent(STREAM))[None, :]
         operands = [now[a] if isinstance(a, str) else a for a in s.args]

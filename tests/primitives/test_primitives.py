@@ -20,7 +20,7 @@ from wsopt.primitives import PRIMITIVES, Family, FromTable, Primitive, added
 Array = npt.NDArray[Any]
 
 COMPUTED = [entry for entry in PRIMITIVES.values() if entry.numpy]
-FREE = {"round_f32", "iota_batch", "iota_group", "extent_stream", "extent_row"}
+FREE = {"round_f32", "iota_batch", "iota_group", "extent_stream"}
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, np.inf, -np.inf, np.nan]
 X = np.array([*SPECIAL, *np.linspace(-6, 6, 41)], np.float32)
 Y = np.array([*SPECIAL[::-1], *np.linspace(5, -7, 41)], np.float32)
