@@ -46,13 +46,6 @@ def extremes(g: GraphBuilder, rows: int = 69, columns: int = 512) -> tuple[Symbo
     return g.cast(g.softmax(x), dtype="bf16", name="y"), most, least, g.reduce_sum(e, axis=0, name="total")
 
 
-def moments(g: GraphBuilder, rows: int = 5000, columns: int = 64) -> tuple[Symbol, ...]:
-    """The mean and the variance of each column."""
-    x = g.cast(g.input("x", (rows, columns), "bf16"), dtype="f32")
-    mean, square = g.reduce_mean(x, axis=0, name="mean"), g.reduce_mean(x * x, axis=0)
-    return mean, g.sub(square, mean * mean, name="variance")
-
-
 def bias(g: GraphBuilder, rows: int = 5000, columns: int = 512) -> Symbol:
     """The gradient of a bias alone."""
     return g.cast(g.reduce_sum(g.input("dy", (rows, columns), "bf16"), axis=0), dtype="bf16", name="db")

@@ -24,7 +24,6 @@ _PLACES = {
     "inside_column": "columns < ROW_LENGTH",
     "inside_row": "rows < row_extent",
     "extent_stream": "stream_extent",
-    "extent_row": "row_extent",
     "iota_stream": "places",
     "iota_batch": "batch",
     "iota_group": "group",

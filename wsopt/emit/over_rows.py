@@ -26,7 +26,7 @@ from wsopt.emit.tensors import GLUON
 from wsopt.emit.vectors import load
 from wsopt.graph.types import DType
 from wsopt.program.over_rows import bundle_parts, columns_of_thread, parts_together
-from wsopt.tensors.views import FULL, Item, Output, Reduction, Role, Statement
+from wsopt.tensors.views import FULL, Output, Reduction, Role
 
 _WORKSPACE, _ARRIVALS = PARAMETERS
 COLUMN_BLOCKS = "column_blocks"
@@ -157,21 +157,7 @@ def _parameters(plan: KernelPlan) -> tuple[str, ...]:
     read = {name for item in plan.program.after.items for name in item.reads}
     vectors = [a for name, one in plan.vectors.items() if name in read for a in one.arguments]
     columns = ("column", "column_extent") if plan.columns else ()
-    counted = any(_counts_rows(item) for item in plan.program.after.items)
-    return (
-        "part",
-        "parts",
-        *PARAMETERS,
-        *vectors,
-        *stored(plan),
-        *columns,
-        *(["row_extent"] if counted else []),
-    )
-
-
-def _counts_rows(item: Item) -> bool:
-    """Whether a statement is the number of rows, by which a mean divides."""
-    return isinstance(item, Statement) and item.primitive == "extent_row"
+    return ("part", "parts", *PARAMETERS, *vectors, *stored(plan), *columns)
 
 
 def _arguments(plan: KernelPlan) -> Iterator[str]:

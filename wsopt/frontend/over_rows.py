@@ -18,13 +18,8 @@ from wsopt.frontend.values import OVER_ROWS
 from wsopt.graph.types import Node
 from wsopt.tensors.views import FULL, Item, Reduction, Role, Statement
 
-CARRIED = {
-    "reduce_sum": "sum_of_rows", "reduce_mean": "sum_of_rows", "reduce_max": "max_of_rows",
-    "reduce_min": "max_of_rows",
-}  # fmt: skip
-"""Operations that blocks carry from tile to tile, with the primitive that does it; a minimum by negation, a mean by a
-division behind the last tile.
-"""
+CARRIED = {"reduce_sum": "sum_of_rows", "reduce_max": "max_of_rows", "reduce_min": "max_of_rows"}
+"""Operations that blocks carry from tile to tile, with the primitive that does it; a minimum by negation."""
 
 
 FEW_COLUMNS = 4096

@@ -82,8 +82,7 @@ def _over_rows(reader: Reader, node: Node) -> Term:
     check_carried(node, reader.pool.spans(x))
     if node.op == "reduce_min":
         return make("neg", make(CARRIED[node.op], make("neg", x)))
-    made = make(CARRIED[node.op], x)
-    return make("div", made, _extent(reader.pool, node, "extent_row")) if node.op == "reduce_mean" else made
+    return make(CARRIED[node.op], x)
 
 
 def _mean(reader: Reader, node: Node, x: Term, extent: int) -> Term:
@@ -94,12 +93,9 @@ def _mean(reader: Reader, node: Node, x: Term, extent: int) -> Term:
 
 def _length(pool: Pool, node: Node, extent: int) -> Term:
     """Length of the reduced axis: a number for whole rows, which a kernel knows; an extent for a streamed axis."""
-    return float(extent) if pool.along is not Role.STREAM else _extent(pool, node, "extent_stream")
-
-
-def _extent(pool: Pool, node: Node, primitive: str) -> Term:
-    """The length of an axis at a call, as a number that is computed with."""
-    return pool.apply(node.name, "round_f32", pool.make(primitive, (), DType.I32, node.name))
+    if pool.along is not Role.STREAM:
+        return float(extent)
+    return pool.apply(node.name, "round_f32", pool.make("extent_stream", (), DType.I32, node.name))
 
 
 def softmax(reader: Reader, node: Node) -> Term:

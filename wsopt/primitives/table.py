@@ -192,7 +192,6 @@ _ENTRIES: tuple[Primitive, ...] = (
     _place("iota_batch", Family.INDEX),
     _place("iota_group", Family.INDEX),
     _place("extent_stream", Family.INDEX),
-    _place("extent_row", Family.INDEX),
     _place("inside_stream", Family.INSIDE, iadd=1, compare=1),
     _place("inside_column", Family.INSIDE, compare=1),
     _place("inside_row", Family.INSIDE, compare=1),
