@@ -19,6 +19,8 @@ from wsopt.perf.copies import load_cycles
 from wsopt.program.demand import Demand
 from wsopt.program.facts import Arithmetic, Read, Store
 from wsopt.program.ids import OpKind
+from wsopt.program.known import of_program
+from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.program import Iteration, RingPlan, TileProgram, Unit
 
 _CLOCK_STEPS = 12
@@ -191,6 +193,19 @@ class Stream:
 def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
     """Cycles a tile of rows with a ring of so many slots, in whole grains of the model's time."""
     return Stream.of(program, machine).effective_ii(slots)
+
+
+@of_program
+def beyond_memory(program: TileProgram, machine: Machine) -> int:
+    """Cycles by which a tile of rows takes its SM longer than device memory with the best of rings: II has them, and
+    they are none of device memory's. Blocks side by side have no ring: their II is one norm of both.
+    """
+    if program.structure.occupancy:
+        return 0
+    slot_bytes = max(1, sum(ring.slot_bytes for ring in program.rings))
+    deepest = max(1, min(MOST_SLOTS, machine.shared_memory_per_block_bytes // slot_bytes))
+    memory = min(effective_iis(program, machine, range(1, deepest + 1)))
+    return max(0, busiest(program, machine, Unit.MEMORY) - memory)
 
 
 def _issued(program: TileProgram, machine: Machine) -> float:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import busiest, contended_interval, iteration_energy, norm
 from wsopt.perf.copies import load_cycles
-from wsopt.perf.effective_ii import Line, Ramps, ramps
+from wsopt.perf.effective_ii import Line, Ramps, beyond_memory, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.over_rows import end_cycles
 from wsopt.perf.paths import Paths, chain_of, memory_floors_us, memory_us, waves_of
@@ -176,7 +176,8 @@ def time_of(
         # that two bounds that are alike add up as a norm.
         # Of blocks side by side II has that.
         own = 0 if program.structure.occupancy else fixed.waves * busiest(program, machine, Unit.MEMORY)
-        lines = (Line(program.tiles / machine.sm_count, 0.0), Line(0.0, own))
+        share = program.tiles / machine.sm_count
+        lines = (Line(share, -share * beyond_memory(program, machine)), Line(0.0, own))
         return Time(lines, None, machine.copy_knee, fixed.start + fixed.fill, fixed.tail)
     if program.work is not None:
         work, s = program.work, program.structure
