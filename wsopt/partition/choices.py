@@ -20,7 +20,7 @@ from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
-from wsopt.partition.names import free_name
+from wsopt.graph.names import free_name
 
 Shape = tuple[int, ...]
 

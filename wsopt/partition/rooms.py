@@ -16,7 +16,7 @@ from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node, row_major_strides
 from wsopt.lowering.reduced_graph import parse_derived
 from wsopt.partition.between import begins_anywhere, pitch, whole_row
-from wsopt.partition.names import free_name, names_of
+from wsopt.graph.names import free_name, names_of
 from wsopt.tensors.views import TMA_BITS
 
 
