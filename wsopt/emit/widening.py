@@ -42,7 +42,11 @@ def layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     machine = plan.verified.machine
     for box in widened(plan):
         found = row_layout(box.bits, _rows(plan, box), box.shape[-1], machine.warps_per_warpgroup, machine)
-        yield _layout(box), found.text(), f"how rows of {box.view.tensor} lie in a transform warpgroup's registers"
+        yield (
+            _layout(box),
+            found.text(),
+            f"how rows of {box.view.tensor} lie in a transform warpgroup's registers",
+        )
 
 
 def lines(plan: KernelPlan, own: Operations, op: TileOp) -> Iterator[str]:

@@ -79,10 +79,10 @@ class _Writer:
             return
         self.changed = True
         behind, before = list[_Factor](), list[_Factor]()
-        (_, row), (column, contracted) = matmul_dims(node)
+        column, contracted = matmul_dims(node)[1]
         for factor in found.factors:
             along, across = (self._extent(factor.by, dim) for dim in (contracted, column))
-            if along > 1 and across > 1 or (along > 1 and not self._takes_factor(node)):
+            if (along > 1 and across > 1) or (along > 1 and not self._takes_factor(node)):
                 raise LoweringError(self._refusal(node, factor))
             (before if along > 1 else behind).append(factor)
         left = self._with_factors(node, before)
@@ -100,7 +100,9 @@ class _Writer:
     def _is_computed(self, node: Node) -> bool:
         """Whether a product's right operand is computed in 16 bits."""
         name = node.inputs[1]
-        return isinstance(name, str) and input_path(self.graph, name) is None and self._type(name).dtype in _WIDE
+        return (
+            isinstance(name, str) and input_path(self.graph, name) is None and self._type(name).dtype in _WIDE
+        )
 
     def _scaled(self, name: str) -> _Scaled | None:
         """A tensor as one of 8 bits times factors; None if it is another."""
@@ -137,12 +139,14 @@ class _Writer:
     def _dequantized(self, node: Node) -> _Scaled | None:
         """Numbers of 8 bits of which a row shares a scale."""
         found, shape = self._scaled(node.tensors[0]), node.type.shape
-        rows = len(node.inputs) == 2 and dict(node.attrs).get("group") == shape[-1]  # noqa: PLR2004
+        rows = len(node.inputs) == 2 and dict(node.attrs).get("group") == shape[-1]
         return replace(found, factors=(*found.factors, _Factor(node.inputs[1]))) if found and rows else None
 
     def _viewed(self, node: Node, found: _Scaled) -> _Scaled | None:
         """A value that is seen in another way, with its factors seen so; None where one cannot be."""
-        factors = [replace(one, by=by) for one in found.factors if (by := self._seen(node, one.by)) is not None]
+        factors = [
+            replace(one, by=by) for one in found.factors if (by := self._seen(node, one.by)) is not None
+        ]
         if len(factors) < len(found.factors):
             return None
         inside = (found.rest, self._type(found.rest).dtype)
@@ -154,8 +158,8 @@ class _Writer:
         return _Scaled(made, tuple(factors))
 
     def _seen(self, node: Node, by: Operand) -> Operand | None:
-        """A factor as its tensor is seen behind a transpose or a reshape of the elements that it multiplies; None where
-        it varies along a part of an axis that the reshape makes.
+        """A factor as its tensor is seen behind a transpose or a reshape of the elements that it multiplies; None
+        where it varies along a part of an axis that the reshape makes.
         """
         own, rank = self._type(by).shape, self._type(node.tensors[0]).rank
         if math.prod(own) == 1:

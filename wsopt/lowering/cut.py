@@ -45,8 +45,8 @@ class Held:
 class Step:
     """A consumer's step: `inputs` and `output` by kind and subject, `shape` of what a product makes, the `space`
     that it is in, and the steps `after` which it comes, by kind, subject and K-block. A step `apart` is done for the
-    consumer by a role of its own, for all consumers once if it is `common`. An output of this `dtype` may lie `within` another tile. Of the K-block before a
-    step comes `behind` the issue of others that the same unit does in order.
+    consumer by a role of its own, once for all if it is `common`. An output of this `dtype` may lie `within`
+    another tile. Of the K-block before a step comes `behind` the issue of others that the same unit does in order.
     """
 
     kind: OpKind
@@ -129,7 +129,9 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
         ops.append(TileOp(_load_of(tile), (), tile, load.counts))
     shared = [step for step in steps if step.common]
     alone = [step for step in steps if not step.common]
-    for consumer, copy in itertools.product((*((None,) if shared else ()), *range(s.at_once)), range(s.copies)):
+    for consumer, copy in itertools.product(
+        (*((None,) if shared else ()), *range(s.at_once)), range(s.copies)
+    ):
         own_steps = shared if consumer is None else alone
         own_ops = [_of_step(step, consumer, copy, own) for step in own_steps]
         for step, op in zip(own_steps, own_ops, strict=True):
@@ -152,7 +154,7 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
 
 
 def _of_step(step: Step, consumer: int | None, copy: int, own: set[str]) -> TileOp:
-    """The operation of a consumer, or for all, and K-block; of the tensors in `own` consumers have tiles of their own."""
+    """The operation of a consumer, or for all, and K-block; of tensors in `own` each consumer has tiles."""
 
     def value(kind: ValueKind, subject: str) -> ValueId:
         shared = kind is ValueKind.TILE and subject not in own
