@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.kinds import F8, depending, feeding, input_path, is_matmul, matmul_dims
-from wsopt.graph.names import free_name, names_of
+from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.needed import needed
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import AttrValue, DType, Graph, Node, Operand, TensorType

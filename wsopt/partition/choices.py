@@ -16,7 +16,7 @@ from typing import Any
 
 from wsopt.frontend.kinds import input_path, is_pointwise
 from wsopt.graph.infer import places
-from wsopt.graph.names import free_name
+from wsopt.frontend.names import free_name
 from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsopt.frontend.kinds import matmul_dims
-from wsopt.graph.names import free_name, names_of
+from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived

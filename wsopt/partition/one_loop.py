@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsopt.frontend.kinds import F8, feeding, is_matmul, producer
-from wsopt.graph.names import free_name, names_of
+from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node

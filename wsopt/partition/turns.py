@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from wsopt.graph.names import free_name, names_of
+from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
