@@ -103,7 +103,7 @@ def _ring(plan: KernelPlan, ring: Ring) -> Channel:
     slots = ((box, _times(ring.depth, one.copies)) for one, boxes in ring.members for box in boxes)
     buffers = [_buffer(f"{box.name}_ring", box, count) for box, count in slots]
     buffers += [_numbers(ring)] if plan.s.dynamic else []
-    filled = 1 if ring.plan.copied else plan.s.at_once
+    filled = plan.s.at_once if any(one.by_rows and not ring.plan.copied for one, _ in ring.members) else 1
     barriers = (
         Barrier(f"{ring.name}_full", filled, of_pair=plan.s.paired),
         Barrier(f"{ring.name}_empty", _arrivals(plan, ring)),
@@ -151,6 +151,8 @@ def _arrivals(plan: KernelPlan, ring: Ring) -> int:
     """Arrivals that hand a slot back: of the consumers that read it, and of a commit behind all products."""
     if plan.values_apart:
         return 1 if _by_commit(plan, ring) else plan.s.at_once
+    if all(one.instance is None for one in ring.plan.releases):
+        return 1
     return plan.sums_apart + plan.s.at_once * plan.in_loop
 
 

@@ -18,6 +18,7 @@ from wsopt.emit import (
     tensor_values,
     threads,
     turning,
+    widening,
 )
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
@@ -94,6 +95,7 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
         warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
         yield from quantized.layouts([*streamed, *factors.of_sets(plan)], s.rows, s.depth, warps)
         yield from factors.layouts(plan)
+        yield from widening.layouts(plan)
     if pages.apart(plan):
         yield pages.LAYOUT, "gl.BlockedLayout([1], [32], [1], [0])", "a K-block's places, of a thread each"
     if plan.sums_apart:

@@ -105,7 +105,7 @@ def _own_sizes(plan: KernelPlan, parameters: Iterable[str]) -> list[str]:
 def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     """The lines that run a body for each tile of a block."""
 
-    placeless = role in _PLACELESS and not plan.values_apart
+    placeless = role in _PLACELESS and not plan.ranged
 
     def located(tile: str) -> str:
         return f"{place_of(plan, tile)}\n{body}"

@@ -78,7 +78,8 @@ def constants(plan: KernelPlan, least: int) -> list[tuple[str, int | str, str]]:
     found: list[tuple[str, int | str, str]] = [
         ("COUNTED_TILES", count, "tiles whose K-blocks are counted at a time")
     ]
-    for warps in sorted({1, plan.s.consumer_warps}):
+    machine = plan.verified.machine
+    for warps in sorted({1, plan.s.consumer_warps, machine.warps_per_warpgroup if plan.s.transforms else 1}):
         each = max(1, count // (threads * warps))
         layout = f"gl.BlockedLayout([{each}], [{threads}], [{warps}], [0])"
         found.append((_layout(warps), layout, "numbers of tiles, in so many warps"))
@@ -100,6 +101,8 @@ def each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
         header = "for number in range(rounds + last_tile - first_tile):"
         return [*_share(plan), header, text.block(f"{_own_tile('number')}\n{body}")]
     warps = plan.s.consumer_warps if role.of_one_consumer else 1
+    if role is PartitionRole.TRANSFORM:
+        warps = plan.verified.machine.warps_per_warpgroup
     given = ", ".join(["gl.program_id(0)", *_parameters(plan), _layout(warps)])
     found = f"total, share_begin, share_end, first_tile, last_tile, before = share_of({given})"
     first = ["first_block = block_of(before, total)"] if role.of_one_consumer else []

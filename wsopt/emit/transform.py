@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from wsopt.emit import records, text
+from wsopt.emit import records, text, widening
 from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Instruction, arrive, stage, write
 from wsopt.emit.operations import Operations, sources
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.ranges import scalar_loads, tile_range
 from wsopt.emit.slots import first_slots, first_step, next_slots, next_step, windows
 from wsopt.emit.stamps import Event, Point, Wait, between
 from wsopt.program.ids import OpKind
@@ -27,20 +28,39 @@ from wsopt.tensors.views import K_BLOCK
 def transform(plan: KernelPlan) -> Function:
     """The function of the role."""
     operations = [_operations(plan, op) for op in one_by_one(plan.verified, f"{PartitionRole.TRANSFORM}0")]
-    traced = plan.trace is not None
-    counters = windows(ring.counter for ring in plan.rings)
-    k_blocks = "first, last" if plan.split else "k_iterations"
-    body = f"for _ in range({k_blocks}):\n" + text.block(
-        write([*_k_block(plan, operations), *next_step(traced), *next_slots(counters)])
+    counted = plan.trace is not None or not plan.counts_slots
+    counters = windows(ring.counter for ring in plan.rings if ring.name in _own(plan, operations))
+    body = f"for _ in range({_k_blocks(plan)}):\n" + text.block(
+        write([*_k_block(plan, operations), *next_step(counted), *next_slots(counters)])
     )
     begin = [
-        *first_step(traced),
+        *first_step(counted),
         *first_slots(counters),
         "# Computes operands of all tiles, which the consumers' products take from shared memory.",
     ]
-    parameters = [*seen(plan, PartitionRole.TRANSFORM, own=False), *plan.counts]
+    parameters = [*seen(plan, PartitionRole.TRANSFORM, own=False)]
+    if plan.ranged:
+        begin.append("gdc_wait()")
+        body = "\n".join([*scalar_loads(plan), tile_range(plan), body])
+        parameters += [argument for name in plan.scalars for argument in plan.vectors[name].arguments]
+    parameters += [*plan.order_table, *(plan.sizes if plan.ranged else plan.counts)]
     called = frozenset[str]().union(*(own.writer.called for own, _ in operations))
     return function(plan, PartitionRole.TRANSFORM, parameters, begin, body, called=called)
+
+
+def _k_blocks(plan: KernelPlan) -> str:
+    """The numbers of the K-blocks of what a block takes, for `range`."""
+    if plan.ranged:
+        return "0, end - begin" if plan.s.shares else "begin, end"
+    return "first, last" if plan.split else "k_iterations"
+
+
+def _own(plan: KernelPlan, operations: list[tuple[Operations, TileOp]]) -> set[str]:
+    """The rings whose slots the role fills or empties, by name; all where nobody else has others."""
+    if not plan.ranged:
+        return {ring.name for ring in plan.rings}
+    tiles = (tile for _, op in operations for tile in (*op.inputs, op.output) if tile is not None)
+    return {own.place(tile)[0].name for tile in tiles for own, _ in operations[:1]}
 
 
 def _k_block(plan: KernelPlan, operations: list[tuple[Operations, TileOp]]) -> Iterator[Instruction]:
@@ -62,13 +82,17 @@ def _operation(plan: KernelPlan, own: Operations, op: TileOp, met: set[str]) -> 
         if ring.name not in met:
             yield Wait(ring.wait_full())
         met.add(ring.name)
-    yield from own.arithmetic(op, lambda _: 0, 0, masked=False)
+    if op.items:
+        yield from own.arithmetic(op, lambda _: 0, 0, masked=False)
     assert op.output is not None, "what is computed apart is left in a slot"
     filled, _, _ = own.place(op.output)
     if filled.name not in met:
         yield filled.wait_empty()
     met.add(filled.name)
-    yield stage(own.slot(op.output, 0), plan.value(op.items[-1].name))
+    if op.items:
+        yield stage(own.slot(op.output, 0), plan.value(op.items[-1].name))
+    else:
+        yield from widening.lines(plan, own, op)
     yield arrive(filled.full())
 
 

@@ -47,6 +47,10 @@ INPUT_PITCH = (
     "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then; a matrix of two "
     'dimensions that is "constant" and read once is padded before the first launch'
 )
+LONG_RANGE = (
+    "operand 0, which would be multiplied by it instead, is rounded to f16: round both operands to bf16"
+)
+OTHER_OPERAND = "multiply by {} what {} is made of, before the call, and leave it out here"
 REDUCED_PITCH = "rows of a multiple of {} elements can be stored"
 
 

@@ -154,8 +154,15 @@ class Region:
         none does of the first that is stored.
         """
         if self.contractions:
-            return self.contractions[0].right.dtype
+            first = self.contractions[0]
+            return (first.left if isinstance(first.left, View) else first.right).dtype
         return (*self.operands, *(output.view for output in self.outputs))[0].dtype
+
+    @property
+    def widened(self) -> tuple[View, ...]:
+        """The streamed operands of a loop that computes values whose elements have 8 bits, and the products' 16."""
+        own = dict.fromkeys(one.right for one in self.contractions if self.chained)
+        return tuple(view for view in own if view.dtype is not self.operand_dtype)
 
     @property
     def promote(self) -> bool:

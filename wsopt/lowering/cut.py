@@ -7,7 +7,7 @@ of operations that are added to the loop say where their steps stand, what they 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -45,8 +45,8 @@ class Held:
 class Step:
     """A consumer's step: `inputs` and `output` by kind and subject, `shape` of what a product makes, the `space`
     that it is in, and the steps `after` which it comes, by kind, subject and K-block. A step `apart` is done for the
-    consumer by a role of its own. An output of this `dtype` may lie `within` another tile. Of the K-block before a
-    step comes `behind` the issue of others that the same unit does in order.
+    consumer by a role of its own, once for all if it is `common`. An output of this `dtype` may lie `within`
+    another tile. Of the K-block before a step comes `behind` the issue of others that the same unit does in order.
     """
 
     kind: OpKind
@@ -60,6 +60,7 @@ class Step:
     holds: tuple[Held, ...] = ()
     space: Space = Space.REGISTERS
     apart: bool = False
+    common: bool = False
     dtype: DType = DType.F32
     within: tuple[ValueKind, str] | None = None
     behind: tuple[tuple[OpKind, str], ...] = ()
@@ -118,16 +119,22 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
     """
     loads = [load for ring in rings for load in ring.loads]
     made = {member.name: member for ring in rings for member in ring.made}
-    own = {load.member.name for load in loads if load.consumer is not None} | made.keys()
+    own = {load.member.name for load in loads if load.consumer is not None}
+    own |= {name for name, member in made.items() if member.by_rows}
     ring_of = {subject: ring for ring in rings for subject in ring.subjects}
     values, ops, edges, back = list[Value](), list[TileOp](), list[Edge](), list[Edge]()
     for copy, load in itertools.product(range(s.copies), loads):
         tile = ValueId(ValueKind.TILE, load.member.name, load.consumer, copy)
         values.append(Value(tile, load.shape, load.member.view.dtype, Space.SHARED))
         ops.append(TileOp(_load_of(tile), (), tile, load.counts))
-    for consumer, copy in itertools.product(range(s.at_once), range(s.copies)):
-        own_ops = [_of_step(step, consumer, copy, own) for step in steps]
-        for step, op in zip(steps, own_ops, strict=True):
+    shared = [step for step in steps if step.common]
+    alone = [step for step in steps if not step.common]
+    for consumer, copy in itertools.product(
+        (*((None,) if shared else ()), *range(s.at_once)), range(s.copies)
+    ):
+        own_steps = shared if consumer is None else alone
+        own_ops = [_of_step(step, consumer, copy, own) for step in own_steps]
+        for step, op in zip(own_steps, own_ops, strict=True):
             if op.kind is OpKind.RELEASE:
                 readers = [other for other in own_ops if _handed_back(other, op, ring_of[op.id.subject])]
                 back += [Edge(reader.id, op.id, 0) for reader in readers]
@@ -142,12 +149,12 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
                 values.append(Value(op.output, step.shape, dtype, step.space, within))
             edges += _edges(op, step, s, made)
     plans = (_plan(ring, ops) for ring in rings)
-    live = (one for consumer in range(s.at_once) for step in steps for one in _live(step, consumer))
+    live = (one for consumer in range(s.at_once) for step in alone for one in _live(step, consumer))
     return Cut(tuple(values), tuple(ops), tuple(edges + back), tuple(plans), tuple(live))
 
 
-def _of_step(step: Step, consumer: int, copy: int, own: set[str]) -> TileOp:
-    """The operation of a consumer and K-block; of the tensors in `own` consumers have tiles of their own."""
+def _of_step(step: Step, consumer: int | None, copy: int, own: set[str]) -> TileOp:
+    """The operation of a consumer, or for all, and K-block; of tensors in `own` each consumer has tiles."""
 
     def value(kind: ValueKind, subject: str) -> ValueId:
         shared = kind is ValueKind.TILE and subject not in own
@@ -171,7 +178,7 @@ def _handed_back(op: TileOp, release: TileOp, ring: Ring) -> bool:
     return reads and (op.kind is OpKind.MMA) == release.counts.by_commit
 
 
-def _edges(op: TileOp, step: Step, s: Structure, made: Container[str]) -> Iterator[Edge]:
+def _edges(op: TileOp, step: Step, s: Structure, made: Mapping[str, Member]) -> Iterator[Edge]:
     """Dependences of a step: on what fills its tiles' slots, and on other steps.
 
     A slot of tiles that are `made` is full when those of all consumers are.
@@ -180,7 +187,7 @@ def _edges(op: TileOp, step: Step, s: Structure, made: Container[str]) -> Iterat
         if value.subject not in made:
             yield Edge(_load_of(value), op.id, 0)
             continue
-        for consumer in range(s.at_once):
+        for consumer in range(s.at_once) if made[value.subject].by_rows else (None,):
             yield Edge(OpId(OpKind.ELEMENTWISE, value.subject, consumer, value.k_block), op.id, 0)
     for kind, subject, when in step.after:
         k_block = (op.copy - 1) % s.copies if when is When.BEFORE else op.copy

@@ -209,6 +209,13 @@ def _unpacked(views: Iterable[View]) -> InstructionMix:
     return mix
 
 
+def widening_mix(dtype: DType) -> InstructionMix:
+    """Instructions an element in which numbers of 8 bits become such of 16."""
+    if dtype.is_float:
+        return InstructionMix({"convert": 0.5, "convert_int": 1.0})
+    return InstructionMix({"convert": 0.5, "convert_int": 1.0, "logic": _SPREAD})
+
+
 def k_block_mix(
     items: Iterable[Item],
     every: Sequence[BodyItem],

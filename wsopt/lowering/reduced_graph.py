@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wsopt.errors import InputError, InternalError
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.graph.lengths import compared_extents
+from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Input, row_major_strides
@@ -152,7 +153,19 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
             item["attrs"]["shape"] = shapes.reshaped(item["name"], operand)
         for key in {"group", "block"} & item.get("attrs", {}).keys():
             item["attrs"][key] = shapes.units_of(item["inputs"][0], item["attrs"][key])
+    data["nodes"] = [one for item in data["nodes"] for one in _with_casts(item, graph)]
     return parse_derived(data, graph)
+
+
+def _with_casts(item: dict[str, Any], graph: Graph) -> Iterator[dict[str, Any]]:
+    """A node as a graph has it: in front of a product of which a kernel widens an operand the cast that does so."""
+    if item["op"] == "matmul":
+        left, right = (graph.type_of(name).dtype for name in item["inputs"])
+        if left is not right:
+            name = free_name(f"{item['inputs'][1]}_wide_{item['name']}", names_of(graph))
+            yield {"name": name, "op": "cast", "inputs": item["inputs"][1:], "attrs": {"dtype": left.value}}
+            item = item | {"inputs": [item["inputs"][0], name]}
+    yield item
 
 
 def _new_strides(axes: Axes, shape: list[int], strides: list[int] | None, given: Input) -> list[int] | None:

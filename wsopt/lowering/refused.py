@@ -57,6 +57,7 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
         "change the matmul's attr"
         for view in region.operands
         if region.contractions and view.dtype.bits != TRANSPOSED_BITS and view.roles[-1] is not Role.STREAM
+        if view not in region.widened
     )
     if region.chained and region.extent(Role.COLUMN) > machine.mma_columns_max:
         yield (
@@ -84,6 +85,7 @@ def _target_problems(region: Region, machine: Machine) -> Iterator[str]:
     needs = {
         "a loop that computes values between products": (region.chained, values),
         "products of operands that the loop computes": (region.body and not region.chained, apart),
+        "operands of 8 bits, which a loop that computes values widens": (region.widened, target.transforms),
         "rows that stream without products": (not region.contractions, rows),
         "reductions of an operand's or of an output's rows": (reduces, target.reduces),
         "sums that are promoted to f32 registers as they grow": (promotes(region, machine), target.promotes),

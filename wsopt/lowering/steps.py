@@ -16,7 +16,7 @@ def steps_of(region: Region, s: Structure, machine: Machine, tiles: int) -> Step
     """The loop of a region cut to a structure, whose grid has so many `tiles`; kinds that were added are among the
     steps.
     """
-    if s.transforms:
+    if s.transforms and not region.chained:
         rings, steps, held = Products(region, s, machine, tiles).computed_apart()
     elif region.body:
         rings, steps, held = Values(region, s, machine, tiles).values()

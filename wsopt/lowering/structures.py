@@ -102,6 +102,7 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
             s = Structure(
                 rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
                 exp2_eighths=eighths, operands=operands, corrections=corrections,
+                transforms=target.transforms[0] if region.widened else 0,
             )  # fmt: skip
             if (
                 is_legal(region, machine, s)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.frontend.types import Contraction
 from wsopt.graph.types import DType
-from wsopt.lowering.cut import Step, When
+from wsopt.lowering.cut import Ring, Step, When
 from wsopt.lowering.maker import Maker, Part, Steps, part_of
 from wsopt.lowering.phases import (
     body_levels,
@@ -18,21 +18,25 @@ from wsopt.lowering.phases import (
     lane_sums,
     lazy_rows,
     read_by,
+    widening_mix,
 )
 from wsopt.lowering.promotion import sum_sets
 from wsopt.program.facts import (
+    Arithmetic,
+    Member,
     Moved,
     Product,
     Promotion,
     Release,
     Rescale,
+    Transform,
 )
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.lazy import MOVED
 from wsopt.program.program import Item
 from wsopt.program.types import Space
 from wsopt.targets import Operands
-from wsopt.tensors.views import Reduction, Role, Statement
+from wsopt.tensors.views import Reduction, Role, Statement, View
 
 _ROWS = frozenset({Role.ROW})
 
@@ -45,18 +49,47 @@ class Values(Maker):
         """A loop that computes values between its products: phases of arithmetic, and a ring for each tensor, whose
         slots have the rows of all consumers.
         """
-        rings = self.streamed_rings()
+        rings, widened = self.streamed_rings(), self.region.widened
         read = {source.view for source in self.region.streamed_sources} if self.apart else set()
-        back = (
-            Step(
-                OpKind.RELEASE,
-                ring.subjects[0],
-                Release(False, self.apart and ring.members[0].view not in read),
-            )
-            for ring in rings
-        )
+        wide = [self._wide(view) for view in widened]
+        steps = [self._widening(view, made) for view, made in zip(widened, wide, strict=True)]
+        back = []
+        for ring in rings:
+            view = ring.members[0].view
+            counts = Release(False, self.apart and view not in read)
+            common = view in widened
+            back.append(Step(OpKind.RELEASE, ring.subjects[0], counts, apart=common, common=common))
+        rings += [Ring(f"{made.name}_ring", (made.name,), made=(made,)) for made in wide]
+        back += [Step(OpKind.RELEASE, made.name, Release(False)) for made in wide]
         held = tuple(map(self.member, self.region.stationary_operands))
-        return tuple(rings), (*self._linked(list(self._value_parts())), *back), held
+        return tuple(rings), (*steps, *self._linked(list(self._value_parts())), *back), held
+
+    def _wide(self, view: View) -> Member:
+        """An operand in the products' type, as a role of its own leaves it: it lies as the tensor does."""
+        roles = tuple(role for role in view.roles if role in (Role.STREAM, Role.INNER, Role.COLUMN))
+        extents = tuple(map(self.region.extent, roles))
+        name = _wide_name(self.region.operand_name(view))
+        made = View(
+            f"{view.tensor}_wide", self.region.operand_dtype, roles, extents, (extents[-1], 1), ((0,), (1,)), 2,
+            constant=False,
+        )  # fmt: skip
+        return Member(made, name, self.shape(made, self.s.tile_rows), 1, by_rows=False)
+
+    def _widening(self, view: View, made: Member) -> Step:
+        """What widens the elements of a K-block of an operand for all consumers, and leaves them in shared memory."""
+        elements = math.prod(made.shape)
+        work = Arithmetic(widening_mix(view.dtype), elements, 1, 0, (), waits=1)
+        counts = Transform(work, elements * view.dtype.bits // 8, made.copy_bytes)
+        return Step(
+            OpKind.ELEMENTWISE, made.name, counts, self.read([view]), (ValueKind.TILE, made.name), made.shape,
+            space=Space.SHARED, apart=True, common=True,
+        )  # fmt: skip
+
+    def _right(self, view: View) -> tuple[tuple[ValueKind, str], ...]:
+        """The tile of a product's right operand: the tensor's, or what was made of it."""
+        if view not in self.region.widened:
+            return self.read([view])
+        return ((ValueKind.TILE, _wide_name(self.region.operand_name(view))),)
 
     def _value_parts(self) -> Iterator[Part]:
         """Phases with the products that read them, then the sums over the streamed axis. Sums that a moving maximum
@@ -196,7 +229,7 @@ class Values(Maker):
         first = (ValueKind.VALUE, left) if isinstance(left, str) else (ValueKind.STATIONARY, left.tensor)
         made = (ValueKind.VALUE if scores else ValueKind.SUM, name)
         after = ((OpKind.RESCALE, name, When.SAME),) if product.rescale is not None else ()
-        inputs = (first, *self.read([product.right]))
+        inputs = (first, *self._right(product.right))
         step = Step(OpKind.MMA, name, counts, inputs, made, (s.rows, columns), after)
         return Part(step, computed, (name,), ((name, 32),) if scores else ())
 
@@ -232,3 +265,8 @@ class Values(Maker):
             fed = (p.step for p in parts if p.step.kind is OpKind.MMA and {*p.needs} & {*part.makes})
             after += [(reader.kind, reader.subject, When.BEFORE) for reader in fed]
             yield replace(step, after=(*after, *step.after), holds=tuple(self.holds(part, parts)))
+
+
+def _wide_name(name: str) -> str:
+    """The name of a tensor whose elements another role has widened: no tensor's, for it has a blank."""
+    return f"wide {name}"

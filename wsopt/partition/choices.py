@@ -16,11 +16,11 @@ from typing import Any
 
 from wsopt.frontend.kinds import input_path, is_pointwise
 from wsopt.graph.infer import places
+from wsopt.frontend.names import free_name
 from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
-from wsopt.partition.names import free_name
 
 Shape = tuple[int, ...]
 

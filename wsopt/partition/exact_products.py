@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsopt.frontend.kinds import matmul_dims
+from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
-from wsopt.partition.names import free_name, names_of
 
 _PARTS = 3
 """Parts of an operand, each with the 8 significant bits of bf16."""

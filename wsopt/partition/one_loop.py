@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsopt.frontend.kinds import F8, feeding, is_matmul, producer
+from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
-from wsopt.partition.names import free_name, names_of
 
 
 def with_one_loop(graph: Graph) -> Graph:

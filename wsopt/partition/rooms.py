@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from wsopt.frontend.kinds import is_matmul, is_pointwise
+from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node, row_major_strides
 from wsopt.lowering.reduced_graph import parse_derived
 from wsopt.partition.between import begins_anywhere, pitch, whole_row
-from wsopt.partition.names import free_name, names_of
 from wsopt.tensors.views import TMA_BITS
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from wsopt.frontend.kinds import F8, is_matmul, is_pointwise
+from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
-from wsopt.partition.names import free_name, names_of
 
 _TURN = (1, 0)
 

@@ -12,10 +12,10 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.reduced_graph import parse_derived
-from wsopt.partition.names import free_name, names_of
 
 _RUNS = 4
 """Axes with an order of their own that a kernel takes (`frontend/elementwise.py`)."""

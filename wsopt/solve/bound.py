@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
@@ -245,14 +245,38 @@ def _by_deepest(program: TileProgram, machine: Machine, least: int) -> dict[int,
     """By the slots of the deepest ring: effective intervals that no schedule goes below, each with the bytes of rings
     that allow it, the least interval first.
     """
-    bounds = list[dict[int, tuple[int, int]]]()
+    bounds, paced = list[dict[int, tuple[int, int]]](), False
     for number, plan in enumerate(program.rings):
         allowed, slot = depths(program, machine, number), plan.slot_bytes + 2 * memory.BARRIER_BYTES
-        own = zip(allowed, effective_iis(program, machine, allowed), strict=True)
+        own = list(zip(allowed, effective_iis(program, machine, allowed), strict=True))
+        paced |= any(ii for _, ii in own)
         bounds.append({d: (max(ii, ring_bound(program, machine, plan, d)), slot * d) for d, ii in own})
     found: dict[int, list[tuple[int, int]]] = {}
-    for slots in itertools.product(*bounds):
+    for slots in itertools.product(*bounds) if paced else _cheapest(bounds):
         rings = [ring[depth] for ring, depth in zip(bounds, slots, strict=True)]
         interval = max(least, contended_interval(program, machine, slots), *(ii for ii, _ in rings), 0)
         found.setdefault(max(slots, default=0), []).append((interval, sum(taken for _, taken in rings)))
     return {deepest: sorted(choices) for deepest, choices in found.items()}
+
+
+def _cheapest(bounds: Sequence[Mapping[int, tuple[int, int]]]) -> Iterator[tuple[int, ...]]:
+    """Depths of rings whose bounds are all that an interval depends on: for each number of slots of the deepest ring,
+    and each interval that some ring allows, those that allow it in the fewest bytes. All others take as many, or
+    allow no less: of six rings they are hundreds of thousands.
+    """
+    if not bounds:
+        yield ()
+        return
+    intervals = sorted({bound for ring in bounds for bound, _ in ring.values()})
+    for deepest, most in itertools.product(sorted({depth for ring in bounds for depth in ring}), intervals):
+        least = [
+            min((d for d, (bound, _) in ring.items() if d <= deepest and bound <= most), default=0)
+            for ring in bounds
+        ]
+        if not all(least):
+            continue
+        there = [number for number, ring in enumerate(bounds) if deepest in ring]
+        for number in there if deepest not in least else there[:0]:
+            yield *least[:number], deepest, *least[number + 1 :]
+        if deepest in least:
+            yield tuple(least)

@@ -1,0 +1,52 @@
+"""Attention over keys and values of 8 bits, which a transform warpgroup widens for the products."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+from emit_builds import Emitted, build, check_computes, check_shows
+
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.types import Graph
+from wsopt.program.types import Sharing, Structure
+
+
+def attention(dtype: str, *, token: bool = False, rows: int = 40, keys: int = 168) -> Graph:
+    g, shape = GraphBuilder("quantized"), (1, 2, keys, 64)
+
+    def operand(name: str) -> Symbol:
+        x = g.input(name, shape, dtype)
+        by = g.input(f"{name}_scale", (1, 2, keys, 1) if token else (1, 2, 1, 1), "f32")
+        return g.cast(g.mul(x, by), dtype="bf16")
+
+    q = g.input("q", (1, 2, rows, 64), "bf16")
+    scores = g.mul(g.matmul(q, operand("k"), transpose_b=True), 0.125)
+    p = g.cast(g.softmax(scores), dtype="bf16")
+    g.output(g.cast(g.matmul(p, operand("v")), dtype="bf16", name="out"))
+    return g.build()
+
+
+GRAPHS = {
+    "i8": attention("i8"),
+    "f8e4m3": attention("f8e4m3"),
+    "f8e5m2": attention("f8e5m2"),
+    "i8 by token": attention("i8", token=True),
+}
+
+
+@functools.cache
+def emitted(name: str) -> Emitted:
+    s = Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, False, False, 1, 1, transforms=1)
+    return build(GRAPHS[name], s)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRAPHS)
+def test_computes(name: str) -> None:
+    check_computes(emitted(name))
+
+
+@pytest.mark.slow
+def test_a_missing_fence_shows() -> None:
+    check_shows(emitted("i8"), "            fence_async_shared()\n", "", 1)
