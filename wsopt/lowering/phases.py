@@ -209,11 +209,14 @@ def _unpacked(views: Iterable[View]) -> InstructionMix:
     return mix
 
 
-def widening_mix(dtype: DType) -> InstructionMix:
-    """Instructions an element in which numbers of 8 bits become such of 16."""
-    if dtype.is_float:
-        return InstructionMix({"convert": 0.5, "convert_int": 1.0})
-    return InstructionMix({"convert": 0.5, "convert_int": 1.0, "logic": _SPREAD})
+def widening_mix(narrow: DType, wide: DType) -> InstructionMix:
+    """Instructions an element in which numbers of 8 bits become such of 16, as the machine code for sm_90 has them:
+    of whole numbers a LOP3, and for two of them a PRMT and an addition; of floats, for two of them, one conversion to
+    f16, and then one to f32 for each and one to bf16 for both.
+    """
+    if not narrow.is_float:
+        return InstructionMix({"logic": 1.5, "add": 0.5})
+    return InstructionMix({"convert": 0.5} if wide is DType.F16 else {"convert": 1.0, "add": 1.0})
 
 
 def k_block_mix(

@@ -10,8 +10,8 @@ from typing import Any
 
 from wsopt.errors import InputError, InternalError
 from wsopt.frontend.axes import Axes, Dim
-from wsopt.graph.lengths import compared_extents
 from wsopt.frontend.names import free_name, names_of
+from wsopt.graph.lengths import compared_extents
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Input, row_major_strides

@@ -78,7 +78,7 @@ class Values(Maker):
     def _widening(self, view: View, made: Member) -> Step:
         """What widens the elements of a K-block of an operand for all consumers, and leaves them in shared memory."""
         elements = math.prod(made.shape)
-        work = Arithmetic(widening_mix(view.dtype), elements, 1, 0, (), waits=1)
+        work = Arithmetic(widening_mix(view.dtype, made.view.dtype), elements, 1, 0, (), waits=1)
         counts = Transform(work, elements * view.dtype.bits // 8, made.copy_bytes)
         return Step(
             OpKind.ELEMENTWISE, made.name, counts, self.read([view]), (ValueKind.TILE, made.name), made.shape,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsopt.frontend.kinds import input_path, is_pointwise
-from wsopt.graph.infer import places
 from wsopt.frontend.names import free_name
+from wsopt.graph.infer import places
 from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Node
