@@ -542,3 +542,45 @@ def test_elements_and_cards() -> None:
     traced = data["traced"][0]
     one, two = (f"{cycles:,}" for cycles in traced["cycles"])
     assert f"({one} and {two} cycles, {traced['model_cycles']:,}; `traced`)" in PAGE
+
+
+def test_softmax_with_parts_in_registers() -> None:
+    data = measured("calibration/h200_softmax_parts")
+    found = {one["variant"]: (one["us"], one["predicted_us"]) for one in data["registers"]}
+    us, predicted = found["in_registers3_stored_by_threadsyes"]
+    assert f"as slow as without, {predicted} us" in PAGE
+    assert found["base"][1] == predicted
+    assert f"it takes {us} us, and {found['base'][0]} without" in PAGE
+    by_hand = {one["variant"]: f"{one['us']:.1f}" for one in data["by_hand"]}
+    ahead = by_hand["the maxima of a part beside the exponentials of the one before"]
+    assert f"({ahead} us, {by_hand['as chosen']} as chosen)" in PAGE
+    reads = by_hand["the second pass's reads ahead"]
+    assert f"reads a part ahead ({reads}), 16 warps ({by_hand['16 warps']})" in PAGE
+    assert f"nothing is reduced ({by_hand['no mask in the second pass']})" in PAGE
+    four = by_hand["four consumers with a quarter of a part's columns each"]
+    assert f"({four}): the consumer was not what bound it" in PAGE
+    rows = {Path(row["folder"]).name: row for row in measured("rows/h200_beyond_memory")["rows"]}
+    assert f"predicts {rows['softmax_128256']['predicted_us']:.1f}, and of {len(rows)} graphs" in PAGE
+    tiles = {one["variant"]: one["us"] for one in data["cross_entropy"]}
+    again = rows["cross_entropy_128256"]["kernel"]["median_us"]
+    assert f"takes {tiles['base']} us on one card and {again:.1f} on the next" in PAGE
+    one_row = tiles["consumers2_consumer_warps4_rows1_columns8192"]
+    assert f"four times as many, take {one_row} on the first" in PAGE
+
+
+def test_caches_of_8_bits() -> None:
+    def told(name: str) -> dict[str, tuple[str, str]]:
+        rows = measured(f"quantized/{name}")["rows"]
+        us = {Path(row["folder"]).name: (row["kernel"]["median_us"], row["predicted_us"]) for row in rows}
+        return {name: (f"{took:.1f}", f"{predicted:.1f}") for name, (took, predicted) in us.items()}
+
+    now, before = told("h200_caches"), told("h200_caches_direct")
+    assert f"took {before['dec_f8'][0]} us so" in PAGE
+    f8, i8, token = now["dec_f8"], now["dec_i8"], now["dec_f8_token"]
+    assert (
+        f"{f8[0]}, where i8 takes {i8[0]}, scales of tokens {token[0]} and bf16 {now['dec_bf16'][0]}" in PAGE
+    )
+    assert f"predicts {f8[1]}, {i8[1]} and {token[1]} us" in PAGE
+    prefill = told("h200_caches_prefill")
+    assert f"takes {prefill['pre_f8'][0]} us with f8 and {prefill['pre_bf16'][0]} with bf16" in PAGE
+    assert f"predicted {prefill['pre_f8'][1]})" in PAGE

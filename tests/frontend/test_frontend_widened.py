@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
+from wsopt.frontend.roles import graph_axes
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import evaluate, random_inputs, relative_error
 from wsopt.graph.types import DType, Graph
+from wsopt.lowering.reduced_graph import at_extents
 from wsopt.lowering.structures import structures
 from wsopt.machine import load_machine
 
@@ -51,6 +55,22 @@ def test_operands_are_the_tensors_as_they_lie(keys: str, values: str, dtype: str
     assert region.operand_dtype is DType.BF16
     streamed = {source.view.tensor for source in region.streamed_sources}
     assert streamed == {f"{name}_scale" for name, scale in (("k", keys), ("v", values)) if scale == "token"}
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f8e4m3"])
+@pytest.mark.parametrize(
+    ("keys", "values"), [("none", "none"), ("tensor", "head"), ("token", "token"), ("head", "channel")]
+)
+def test_scales_in_their_new_places_mean_the_same(keys: str, values: str, dtype: str) -> None:
+    graph = attention(keys, values, dtype)
+    moved = at_extents(graph_axes(graph), {})
+    inputs = random_inputs(graph, 3)
+    wanted, found = (np.asarray(evaluate(one, inputs)["out"], np.float32) for one in (graph, moved))
+    assert [node.op for node in moved.nodes] != [node.op for node in graph.nodes] or keys == values == "none"
+    assert relative_error(found, wanted) < 1e-2, "a rounding to bf16 more or less"
+    if keys != "none":
+        inputs["k_scale"] = inputs["k_scale"] * 3
+        assert relative_error(evaluate(moved, inputs)["out"].astype(np.float32), wanted) > 2e-2
 
 
 def test_dequantize_of_whole_rows_is_a_scale_a_token() -> None:

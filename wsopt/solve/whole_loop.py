@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -169,6 +168,8 @@ def _room(program: TileProgram, machine: Machine) -> int:
     it is the same.
     """
     held = min(memory.shared_memory(program, 0, one) for one in buffers_with_ends(program, machine))
-    every = itertools.product(*(depths(program, machine, number) for number in range(len(program.rings))))
-    taken = (sum(map(int.__mul__, _slot_bytes(program), each)) for each in every)
-    return max((used for used in taken if held + used <= machine.shared_memory_per_block_bytes), default=0)
+    room, taken = machine.shared_memory_per_block_bytes - held, {0}
+    for number, slot in enumerate(_slot_bytes(program)):
+        own = [slot * depth for depth in depths(program, machine, number)]
+        taken = {used + more for used in taken for more in own if used + more <= room}
+    return max(taken, default=0)
