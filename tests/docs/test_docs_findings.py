@@ -584,3 +584,13 @@ def test_caches_of_8_bits() -> None:
     prefill = told("h200_caches_prefill")
     assert f"takes {prefill['pre_f8'][0]} us with f8 and {prefill['pre_bf16'][0]} with bf16" in PAGE
     assert f"predicted {prefill['pre_f8'][1]})" in PAGE
+
+
+def test_turned_tiles() -> None:
+    copied, soft = measured("calibration/h200_turned_tiles")["rows"]
+    graph, predicted = copied["kernel_graph"]["median_us"], copied["predicted_us"]
+    assert f"takes {graph:.1f} us out of a graph, predicted {predicted:.1f}" in PAGE
+    inductor, copy = (one["graph_ratio"] for one in copied["baselines"])
+    assert f"{copy:.2f} of a copy, and {inductor:.2f} of what Inductor" in PAGE
+    us, ratio = soft["kernel"]["median_us"], soft["baselines"][0]["ratio"]
+    assert f"takes {us:.1f} us (predicted {soft['predicted_us']:.1f}), {ratio:.2f} of Inductor" in PAGE
