@@ -59,8 +59,12 @@ def _own(plan: KernelPlan, operations: list[tuple[Operations, TileOp]]) -> set[s
     """The rings whose slots the role fills or empties, by name; all where nobody else has others."""
     if not plan.ranged:
         return {ring.name for ring in plan.rings}
-    tiles = (tile for _, op in operations for tile in (*op.inputs, op.output) if tile is not None)
-    return {own.place(tile)[0].name for tile in tiles for own, _ in operations[:1]}
+    return {
+        own.place(tile)[0].name
+        for own, op in operations
+        for tile in (*op.inputs, op.output)
+        if tile is not None
+    }
 
 
 def _k_block(plan: KernelPlan, operations: list[tuple[Operations, TileOp]]) -> Iterator[Instruction]:
