@@ -114,9 +114,7 @@ class _Writer:
         match node.op:
             case "cast" if found and node.type.dtype in _FLOATS:
                 return found
-            case "transpose" if found:
-                return self._viewed(node, found)
-            case "reshape" if found:
+            case "transpose" | "reshape" if found:
                 return self._viewed(node, found)
             case "dequantize":
                 return self._dequantized(node)
@@ -149,12 +147,10 @@ class _Writer:
         ]
         if len(factors) < len(found.factors):
             return None
-        inside = (found.rest, self._type(found.rest).dtype)
-        if inside[0] == node.tensors[0]:
-            made = node.name
-        else:
+        made = node.name
+        if found.rest != node.tensors[0]:
             wish = free_name(f"{node.name}_unscaled", self.taken)
-            made = self._written(self._node(node.op, (inside[0],), dict(node.attrs), wish))
+            made = self._written(self._node(node.op, (found.rest,), dict(node.attrs), wish))
         return _Scaled(made, tuple(factors))
 
     def _seen(self, node: Node, by: Operand) -> Operand | None:
