@@ -594,3 +594,28 @@ def test_turned_tiles() -> None:
     assert f"{copy:.2f} of a copy, and {inductor:.2f} of what Inductor" in PAGE
     us, ratio = soft["kernel"]["median_us"], soft["baselines"][0]["ratio"]
     assert f"takes {us:.1f} us (predicted {soft['predicted_us']:.1f}), {ratio:.2f} of Inductor" in PAGE
+
+
+def test_transforms() -> None:
+    data = measured("calibration/h200_transforms")
+    us = {one["variant"]: one for one in data["warpgroups"]}
+    for name in ("dec_f8", "dec_i8", "dec_f8_token"):
+        one, each = (us[f"{name}_t{count}"] for count in (1, 2))
+        assert (
+            f"{each['us']:.1f} us ({one['us']:.1f}" in PAGE or f"{each['us']:.1f} ({one['us']:.1f})" in PAGE
+        )
+        assert f"{each['predicted_us']:.1f} ({one['predicted_us']:.1f})" in PAGE
+    prefill = [one["us"] for one in data["prefill"]]
+    told = "takes {:.1f} us with one consumer of eight warps, {:.1f} with two, {:.1f} with two and"
+    assert told.format(*prefill) in PAGE
+    arithmetic = data["cycles"]["arithmetic"]
+    assert f"the arithmetic is {arithmetic['measured']:,} (predicted {arithmetic['predicted']})" in PAGE
+
+
+def test_latent_roles() -> None:
+    data = measured("calibration/h200_latent_roles")
+    behind, before = (one["us"] for one in data["order"])
+    whole, copied = (one["us"] for one in data["left_out"][:2])
+    assert f"The whole takes {behind:.1f} us" in PAGE
+    assert f"({copied:.1f} us of {whole:.1f} without them)" in PAGE
+    assert f"all takes {before:.1f}" in PAGE

@@ -19,6 +19,7 @@ from wsopt.graph.types import DType
 from wsopt.program.facts import Release
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import Value
+from wsopt.schedule.budget import transform_of
 from wsopt.schedule.types import PartitionRole
 
 _CONSUMER = frozenset({PartitionRole.CONSUMER})
@@ -55,7 +56,7 @@ class Barrier:
 @dataclass(frozen=True, slots=True)
 class Channel:
     """Buffers that are handed over together, `versions` of each barrier. `roles` are those that see it; of loading
-    warps the one numbered `loader`.
+    warps the one numbered `loader`, of transform warpgroups `transform`.
 
     Each consumer has an instance of its `own`, or all share one.
     """
@@ -66,6 +67,12 @@ class Channel:
     barriers: tuple[Barrier, ...] = ()
     own: bool = False
     loader: int = 0
+    transform: int = 0
+
+    def is_seen(self, role: PartitionRole, index: int) -> bool:
+        """Whether a role sees it; of a role whose partitions have channels of their own, the one of this number."""
+        mine = {PartitionRole.LOADER: self.loader, PartitionRole.TRANSFORM: self.transform}
+        return role in self.roles and mine.get(role, index) == index
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,7 +118,9 @@ def _ring(plan: KernelPlan, ring: Ring) -> Channel:
     mixed = plan.values_apart and not _by_commit(plan, ring)
     roles = _ends(plan, ring) if plan.s.transforms else _LOADED if mixed else _of_loader(plan)
     number = next((number for number, own in enumerate(plan.loaders) if ring in own), 0)
-    return Channel(ring.depth, roles, tuple(buffers), barriers, loader=number)
+    return Channel(
+        ring.depth, roles, tuple(buffers), barriers, loader=number, transform=_transform(plan, ring)
+    )
 
 
 def _sums(plan: KernelPlan) -> Channel:
@@ -189,6 +198,12 @@ def _ends(plan: KernelPlan, ring: Ring) -> frozenset[PartitionRole]:
     apart = any(plan.program.op(one).apart for one in ring.plan.releases)
     filler = PartitionRole.LOADER if ring.plan.copied else PartitionRole.TRANSFORM
     return frozenset({filler, PartitionRole.TRANSFORM if apart else PartitionRole.CONSUMER})
+
+
+def _transform(plan: KernelPlan, ring: Ring) -> int:
+    """The number of the transform warpgroup that fills a ring's slots or hands them back; 0 where none does."""
+    ops = (plan.program.op(one) for one in (*ring.plan.loads, *ring.plan.releases))
+    return next((transform_of(plan.program, op) for op in ops if op.apart), 0)
 
 
 def _own(plan: KernelPlan) -> Iterator[Channel]:

@@ -345,8 +345,11 @@ class Consumer:
 
         Not before: where a K-block counts for nobody's rows, its slot would be filled again under the copy.
         """
-        passed = [do() for ring in self.plan.rings for do in (ring.wait_full, ring.release)]
-        behind = ["step += 1", *next_slots(windows(ring.counter for ring in self.plan.rings))]
+        own = [
+            ring for ring in self.plan.rings if any(one.instance is not None for one in ring.plan.releases)
+        ]
+        passed = [do() for ring in own for do in (ring.wait_full, ring.release)]
+        behind = ["step += 1", *next_slots(windows(ring.counter for ring in own))]
         return f"for _ in range({first}, {last}):\n" + text.block(write([*passed, *behind]))
 
 

@@ -64,10 +64,9 @@ def partitions(plan: KernelPlan, written: Iterable[Function]) -> list[tuple[str,
 
 def seen(plan: KernelPlan, role: PartitionRole, *, own: bool, index: int = 0) -> list[str]:
     """The names of the channels that a role sees: with `own` those of which each consumer has an instance, else those
-    that all share. Of loading warps the one numbered `index` sees those that it fills.
+    that all share. Of loading warps and transform warpgroups the one numbered `index` sees those of its rings.
     """
-    mine = (one for one in channels(plan) if role is not PartitionRole.LOADER or one.loader == index)
-    visible = (one for one in mine if role in one.roles and one.own is own)
+    visible = (one for one in channels(plan) if one.is_seen(role, index) and one.own is own)
     return [name for channel in visible for name in channel.names]
 
 
@@ -81,7 +80,9 @@ def function(
     called: Iterable[str] = (),
     index: int = 0,
 ) -> Function:
-    """A role's function: what it begins with, a body for each tile, what it ends with. `index` is a loader's."""
+    """A role's function: what it begins with, a body for each tile, what it ends with. `index` is that of a
+    loading warp or a transform warpgroup.
+    """
     parameters = tuple(parameters)
     each = _each_tile(plan, role, records.around_tile(plan, role, body, index))
     lines = [

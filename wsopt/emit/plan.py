@@ -339,9 +339,11 @@ class KernelPlan:
         }
 
     def function_name(self, role: PartitionRole, index: int = 0) -> str:
-        """The name of a partition's function. Those of a role share one, but loading warps, whose rings differ."""
-        apart = role is PartitionRole.LOADER and len(self.loaders) > 1
-        return f"{role.value}{index}" if apart else role.value
+        """The name of a partition's function. Those of a role share one, but loading warps and transform warpgroups,
+        whose rings differ.
+        """
+        several = {PartitionRole.LOADER: len(self.loaders), PartitionRole.TRANSFORM: self.s.transforms}
+        return f"{role.value}{index}" if several.get(role, 1) > 1 else role.value
 
     def value(self, name: str, age: int = 0) -> str:
         """The identifier of a value of the loop; of what it was `age` iterations before."""

@@ -94,14 +94,16 @@ def store_event(number: int, point: Point) -> str:
 
 
 def pass_events(plan: KernelPlan, role: PartitionRole, index: int = 0) -> Iterator[Event]:
-    """The events of a role's pass, in the order of their words: that of its text. `index` is of a loading warp."""
+    """The events of a role's pass, in the order of their words: that of its text. `index` is of a loading warp, or of
+    a transform warpgroup.
+    """
     if role is PartitionRole.LOADER:
         for ring in plan.loaders[index]:
             yield Event(ring.name, Point.REACHED)
             for member, _ in ring.members:
                 yield from (Event(str(load), Point.START) for load in ring.loads_of(member))
     elif role in (PartitionRole.MMA_WARP, PartitionRole.TRANSFORM):
-        for op in one_by_one(plan.verified, f"{role}0"):
+        for op in one_by_one(plan.verified, f"{role}{index}"):
             yield from (Event(str(op.id), point) for point in Point)
     elif role is PartitionRole.CONSUMER:
         for masked in (False, True) if plan.program.bounds.every else (False,):

@@ -108,7 +108,7 @@ def _functions(plan: KernelPlan, consumer: Consumer) -> list[Function]:
         *(loader(plan, number) for number in range(len(plan.loaders))),
         *([] if plan.loops_over_tiles else [epilogue(plan)]),
         *([_mma_warp(plan, consumer.operations)] if plan.sums_apart else []),
-        *([transform(plan)] if plan.s.transforms else []),
+        *(transform(plan, number) for number in range(plan.s.transforms)),
         *([tensor_values.correction(plan)] if plan.s.corrections else []),
         *([Function("combine", parts.parameters, *parts.body())] if parts else []),
         *([over_rows.end_function(plan)] if plan.carried else []),

@@ -25,27 +25,28 @@ from wsopt.schedule.types import PartitionRole
 from wsopt.tensors.views import K_BLOCK
 
 
-def transform(plan: KernelPlan) -> Function:
-    """The function of the role."""
-    operations = [_operations(plan, op) for op in one_by_one(plan.verified, f"{PartitionRole.TRANSFORM}0")]
+def transform(plan: KernelPlan, index: int) -> Function:
+    """The function of the role; where several warpgroups have it, each has its own."""
+    order = one_by_one(plan.verified, f"{PartitionRole.TRANSFORM}{index}")
+    operations = [_operations(plan, op) for op in order]
     counted = plan.trace is not None or not plan.counts_slots
     counters = windows(ring.counter for ring in plan.rings if ring.name in _own(plan, operations))
     body = f"for _ in range({_k_blocks(plan)}):\n" + text.block(
-        write([*_k_block(plan, operations), *next_step(counted), *next_slots(counters)])
+        write([*_k_block(plan, operations, index), *next_step(counted), *next_slots(counters)])
     )
     begin = [
         *first_step(counted),
         *first_slots(counters),
         "# Computes operands of all tiles, which the consumers' products take from shared memory.",
     ]
-    parameters = [*seen(plan, PartitionRole.TRANSFORM, own=False)]
+    parameters = [*seen(plan, PartitionRole.TRANSFORM, own=False, index=index)]
     if plan.ranged:
         begin.append("gdc_wait()")
         body = "\n".join([*scalar_loads(plan), tile_range(plan), body])
         parameters += [argument for name in plan.scalars for argument in plan.vectors[name].arguments]
     parameters += [*plan.order_table, *(plan.sizes if plan.ranged else plan.counts)]
     called = frozenset[str]().union(*(own.writer.called for own, _ in operations))
-    return function(plan, PartitionRole.TRANSFORM, parameters, begin, body, called=called)
+    return function(plan, PartitionRole.TRANSFORM, parameters, begin, body, called=called, index=index)
 
 
 def _k_blocks(plan: KernelPlan) -> str:
@@ -67,12 +68,15 @@ def _own(plan: KernelPlan, operations: list[tuple[Operations, TileOp]]) -> set[s
     }
 
 
-def _k_block(plan: KernelPlan, operations: list[tuple[Operations, TileOp]]) -> Iterator[Instruction]:
+def _k_block(
+    plan: KernelPlan, operations: list[tuple[Operations, TileOp]], index: int
+) -> Iterator[Instruction]:
     """The operations of a K-block, each slot waited for once; with stamps if the kernel is traced."""
     met = set[str]()
     for own, op in operations:
         reached, start = (
-            records.pass_stamp(plan, PartitionRole.TRANSFORM, Event(str(op.id), point)) for point in Point
+            records.pass_stamp(plan, PartitionRole.TRANSFORM, Event(str(op.id), point), index)
+            for point in Point
         )
         yield from between(_operation(plan, own, op, met), reached, start)
 

@@ -11,11 +11,7 @@ from wsopt.graph.types import DType
 from wsopt.program.ids import OpKind
 from wsopt.program.program import TileOp
 from wsopt.program.row_layout import row_layout
-
-ELEMENTS_AT_ONCE = 64
-"""Elements that each thread has of a tile at a time: before and after they take 48 registers of a transform
-warpgroup's (`TRANSFORM_REGISTERS`).
-"""
+from wsopt.schedule.budget import transform_registers
 
 
 def widened(plan: KernelPlan) -> tuple[Box, ...]:
@@ -32,10 +28,13 @@ def _layout(box: Box) -> str:
 
 
 def _rows(plan: KernelPlan, box: Box) -> int:
-    """Rows of a box that are brought into registers at a time."""
+    """Rows of a box that are brought into registers at a time: 64 elements a thread take 48 registers before and
+    after, and ptxas fits the role in 96; with 32 elements it is 64.
+    """
     rows, columns = box.shape[-2:]
     threads = plan.verified.machine.warps_per_warpgroup * plan.verified.machine.threads_per_warp
-    return min(rows, max(1, ELEMENTS_AT_ONCE * threads // columns))
+    elements = 1 << (transform_registers(plan.s) * 2 // 3).bit_length() - 1
+    return min(rows, max(1, elements * threads // columns))
 
 
 def layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:

@@ -91,18 +91,22 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     sharings = tuple(Sharing) if Limit.COOPERATIVE_VALUES in lifted else (Sharing.COOPERATIVE,)
     both = target.sums is Sums.REGISTERS or Limit.ONE_TILE_A_BLOCK in lifted
     persistences = (True, False) if both else (False,)
-    ways = tuple(itertools.product(_operands(region, machine), _corrections(region, machine)))
+    ways = tuple(
+        itertools.product(
+            _operands(region, machine), _corrections(region, machine), _transforms(region, machine)
+        )
+    )
     for columns in _whole_columns(region, machine):
         shares = exp2_eighths(region, columns, machine)
         for rows, depth, consumers, warps, sharing, persistent, cut, eighths, way in itertools.product(
             target.consumer_rows, DEPTHS, target.consumers, warp_counts(machine), sharings, persistences,
             subtile_counts(columns), shares, ways,
         ):  # fmt: skip
-            operands, corrections = way
+            operands, corrections, transforms = way
             s = Structure(
                 rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
                 exp2_eighths=eighths, operands=operands, corrections=corrections,
-                transforms=target.transforms[0] if region.widened else 0,
+                transforms=transforms,
             )  # fmt: skip
             if (
                 is_legal(region, machine, s)
@@ -115,6 +119,16 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                     yield replace(s, shares=True)
                 if not both and lazy_rows(region) is not None:
                     yield replace(s, lazy=True)
+
+
+def _transforms(region: Region, machine: Machine) -> tuple[int, ...]:
+    """Warpgroups that widen operands for consumers.
+
+    emitter.v1: one widens all of them, or each of several one.
+    """
+    if not region.widened:
+        return (0,)
+    return tuple(dict.fromkeys((*target_of(machine).transforms, len(region.widened))))
 
 
 def _corrections(region: Region, machine: Machine) -> tuple[int, ...]:

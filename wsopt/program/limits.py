@@ -44,6 +44,7 @@ class Limit(StrEnum):
     ONE_FACTOR = "one factor a row for partial sums"
     SEGMENTS = "groups cut by offsets in persistent blocks"
     SCALED_TRANSFORM = "partial sums scaled where consumers compute operands"
+    WHOLE_TRANSFORM = "one transform warpgroup for all operands, or one for each"
 
 
 MOST_SLOTS = 32
@@ -389,6 +390,15 @@ RECORDS = (
         How.BYTES,
         "The model cannot express it; the gain is at most what the prediction has above its bytes.",
         ("lowering/structures.py:_with_scaled_sums",),
+    ),
+    Record(
+        Limit.WHOLE_TRANSFORM,
+        "Operands that a loop of computed values widens may not be dealt out among fewer transform warpgroups than "
+        "there are operands, nor one of them among several, nor may consumers widen their own.",
+        "A transform warpgroup is one loop that fills the rings which it has, and a ring is filled by one.",
+        How.BYTES,
+        "The model cannot express it; the gain is at most what the prediction has above its bytes.",
+        ("lowering/structures.py:_transforms", "schedule/budget.py:transform_of"),
     ),
 )
 """Every limit, in the order in which the documentation has them."""

@@ -25,8 +25,10 @@ LIFTED_SLOTS = 128
 """Slots of a ring where that limit is lifted."""
 
 _MOST_STAGING = 4
-TRANSFORM_REGISTERS = 96
-"""Of a transform warpgroup's threads: a tile of a K-block before and after, addresses and counters."""
+_TRANSFORM_REGISTERS, _EACH_TRANSFORM_REGISTERS = 96, 64
+"""Of a transform warpgroup's threads: a tile of a K-block before and after, addresses and counters; with a warpgroup
+for each operand half as many elements at a time.
+"""
 
 _CORRECTION_COLUMNS, _CORRECTION_REGISTERS = 16, 32
 """Columns of sums that a thread of a correction warpgroup has at a time, and its registers beside those: a factor,
@@ -91,9 +93,14 @@ def helpers_registers(program: TileProgram, machine: Machine) -> int:
     left = base_registers(s, machine) * launched_warps(s, machine) - consumers * consumer_registers(
         s, machine
     )
-    left -= TRANSFORM_REGISTERS * s.transforms * machine.warps_per_warpgroup
+    left -= transform_registers(s) * s.transforms * machine.warps_per_warpgroup
     left -= correction_registers(s) * s.corrections * machine.warps_per_warpgroup
     return max(least, min(PAGES_REGISTERS, left // loader // granularity * granularity))
+
+
+def transform_registers(structure: Structure) -> int:
+    """Registers a thread of a transform warpgroup."""
+    return _EACH_TRANSFORM_REGISTERS if structure.transforms > 1 else _TRANSFORM_REGISTERS
 
 
 def correction_columns(structure: Structure) -> int:
@@ -131,7 +138,7 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     transforms = structure.transforms * machine.warps_per_warpgroup
     left = base_registers(structure, machine) * warps - helper_registers(structure) * loader
     corrections = structure.corrections * machine.warps_per_warpgroup
-    left -= TRANSFORM_REGISTERS * transforms + correction_registers(structure) * corrections
+    left -= transform_registers(structure) * transforms + correction_registers(structure) * corrections
     granularity = machine.register_granularity
     fair = left // (warps - loader - transforms - corrections) // granularity * granularity
     return min(fair, machine.setmaxnreg_max_registers)
@@ -177,10 +184,23 @@ def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
         first = op.id in copied_rings(program)[0].loads
         return tuple(f"{PartitionRole.LOADER}{i}" for i in range(1 if first else most_loaders(program)))
     if op.apart:
-        return (f"{PartitionRole.CORRECTION if op.kind is OpKind.RESCALE else PartitionRole.TRANSFORM}0",)
+        rescales = op.kind is OpKind.RESCALE
+        apart = f"{PartitionRole.TRANSFORM}{transform_of(program, op)}"
+        return (f"{PartitionRole.CORRECTION}0" if rescales else apart,)
     by_warp = _by_mma_warp(op) and program.tensor_columns
     role, number = (PartitionRole.MMA_WARP, 0) if by_warp else (PartitionRole.CONSUMER, op.consumer)
     return (f"{role}{number}",)
+
+
+def transform_of(program: TileProgram, op: TileOp) -> int:
+    """The number of the transform warpgroup that does what is done apart: where there are several, each computes one
+    operand, and hands back what that is computed from.
+    """
+    if program.structure.transforms == 1:
+        return 0
+    made = [{member.name for member in plan.members} for plan in program.rings if not plan.copied]
+    tiles = {tile.subject for tile in (op.output, *op.inputs) if tile is not None}
+    return next((number for number, names in enumerate(made) if names & tiles), 0)
 
 
 def _by_mma_warp(op: TileOp) -> bool:
@@ -247,7 +267,7 @@ def partitions(
     return (
         *(Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)),
         *(
-            Partition(PartitionRole.TRANSFORM, i, machine.warps_per_warpgroup, TRANSFORM_REGISTERS)
+            Partition(PartitionRole.TRANSFORM, i, machine.warps_per_warpgroup, transform_registers(s))
             for i in range(s.transforms)
         ),
         *(

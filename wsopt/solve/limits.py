@@ -95,6 +95,7 @@ TOUCHES: Mapping[Limit, Touches] = {
     Limit.SCALED_TRANSFORM: lambda program, machine: (
         program.structure.transforms > 0 and program.region.scaled_sums is not None
     ),
+    Limit.WHOLE_TRANSFORM: lambda program, machine: bool(program.region.widened),
 }
 """Whether a limit leaves schedules of a program out that fits its budgets."""
 

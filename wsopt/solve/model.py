@@ -16,7 +16,7 @@ from wsopt.perf.effective_ii import effective_iis
 from wsopt.perf.paths import longest_path
 from wsopt.program.ids import OpKind
 from wsopt.program.limits import Limit
-from wsopt.program.program import Iteration, Live, TileProgram
+from wsopt.program.program import Iteration, Live, TileOp, TileProgram
 from wsopt.schedule import budget, memory
 from wsopt.schedule.types import PartitionRole
 from wsopt.solve import families
@@ -292,12 +292,14 @@ def within_a_pass(m: Model) -> None:
     within |= p.adds_partials and Limit.SUMS_IN_A_PASS not in p.lifted
     within |= p.values_apart and Limit.VALUES_IN_A_PASS not in p.lifted
     free = Limit.TRANSFORM_IN_A_PASS in p.lifted
-    apart = tuple(op for op in p.loop if op.apart and not free)
+    apart: dict[tuple[str, ...], list[TileOp]] = {}
+    for op in (op for op in p.loop if op.apart and not free):
+        apart.setdefault(budget.issuers(p, op), []).append(op)
     consumers = (
         tuple(op for op in ops if budget.issuers(p, op) == (f"{PartitionRole.CONSUMER}{number}",))
         for number, ops in (p.by_consumer.items() if within else ())
     )
-    for own in (*consumers, apart):
+    for own in (*consumers, *apart.values()):
         for op in own:
             m.cp.add(m.start[op.id] >= m.start[own[0].id])
             m.cp.add(m.start[op.id] + max(1, m.t(op.issue)) <= m.start[own[0].id] + m.ii)
