@@ -55,6 +55,18 @@ def test_dynamo_takes_the_eager_code_whole(name: str) -> None:
         assert torch.equal(ours, theirs)
 
 
+def test_a_compiled_baseline_has_the_outputs_types() -> None:
+    """A softmax without a cast is stored as f32, as the kernel does."""
+    data = {"inputs": [{"name": "x", "shape": [4, 32], "dtype": "bf16"}], "outputs": ["y"], "name": "g"}
+    nodes = [{"name": "y", "op": "softmax", "inputs": ["x"], "attrs": {}}]
+    graph = raw_graph({**data, "nodes": nodes})
+    inputs = random_inputs(graph, 0, "cpu")
+    for name, dtype in (("inductor", torch.float32), ("eager", torch.bfloat16)):
+        (output,) = build_baseline(name, graph).bind(graph, inputs)()
+        assert output.dtype is dtype
+        assert relative_error(output, evaluate(graph, inputs)["y"]) < 1e-2
+
+
 def test_names() -> None:
     graph = small(PROBLEMS[0])
     with pytest.raises(Inapplicable, match="does not say what its loop computes"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wsopt.bench.eager_source import Inapplicable, eager_source
+from wsopt.bench.eager_source import Inapplicable, compiled_source, eager_source
 from wsopt.bench.product_source import matmuls_source, scaled_mm_source
 from wsopt.runtime.raw_graph import RawGraph, raw_graph
 
@@ -55,6 +55,15 @@ def test_bias_goes_into_the_linear_layer() -> None:
         "    y = g.to(torch.bfloat16)\n"
         "    return y,\n"
     )
+
+
+def test_a_compiler_writes_the_bytes_that_the_graph_does() -> None:
+    """torch's softmax of bf16 is bf16, the graph's is f32; a cast behind a product would be a kernel of its own."""
+    nodes = [*MLP, ("p", "softmax", ["x"], {})]
+    dtypes = {"h": "f32", "y": "bf16", "p": "f32"}
+    text = compiled_source(graph(BF16, nodes, ["h", "y", "p"]), dtypes)
+    assert text.endswith("    y = y.to(torch.bfloat16)\n    p = p.to(torch.float32)\n    return h, y, p\n")
+    assert "h = h.to" not in text
 
 
 def test_a_product_that_is_an_output_stays() -> None:

@@ -18,7 +18,7 @@ from wsopt.bench.attention_source import (
     flex_source,
     sdpa_source,
 )
-from wsopt.bench.eager_source import Inapplicable, Missing, eager_source
+from wsopt.bench.eager_source import Inapplicable, Missing, compiled_source, eager_source
 from wsopt.bench.product_source import (
     copy_source,
     grouped_mm_source,
@@ -71,7 +71,7 @@ def build_baseline(name: str, graph: RawGraph, schedule: Mapping[str, Any] | Non
         case "eager":
             return _plain(name, eager_source(graph))
         case "inductor":
-            source = eager_source(graph)
+            source = compiled_source(graph, {name: dtype for name, (_, dtype) in shapes(graph).items()})
             # Left alone, Dynamo takes a second size for a hint that all are dynamic.
             torch._dynamo.reset()
             call = torch.compile(_function(source), mode=INDUCTOR_MODE, dynamic=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from wsopt.primitives import PRIMITIVES
 from wsopt.runtime.raw_graph import Operand, RawGraph, RawInput, RawNode
@@ -57,6 +57,24 @@ def eager_source(graph: RawGraph) -> str:
 
     Raises Inapplicable if torch has no plain counterpart of a node.
     """
+    return function_source(graph, _body(graph), graph.outputs, "eager")
+
+
+def compiled_source(graph: RawGraph, dtypes: Mapping[str, str]) -> str:
+    """The same for a compiler, which fuses a cast: outputs are stored in the graph's dtypes, given by name, so that
+    as many bytes are written. The result of a product is left in torch's, for there it would be a kernel more.
+    """
+    products = {node.name for node in graph.nodes if node.op in ("matmul", "grouped_matmul")}
+    cast = [
+        f"{variable(name)} = {variable(name)}.to({TORCH_NAMES[dtypes[name]]})"
+        for name in graph.outputs
+        if name not in products
+    ]
+    return function_source(graph, [*_body(graph), *cast], graph.outputs, "eager")
+
+
+def _body(graph: RawGraph) -> list[str]:
+    """A line for each node."""
     biases = _fused_biases(graph)
     skipped = {product for product, _ in biases.values()}
     body = []
@@ -71,7 +89,7 @@ def eager_source(graph: RawGraph) -> str:
         else:
             text = _expression(graph, node)
         body.append(f"{variable(node.name)} = {text}")
-    return function_source(graph, body, graph.outputs, "eager")
+    return body
 
 
 # --- products -------------------------------------------------------------------------------------------
