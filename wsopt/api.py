@@ -21,7 +21,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.partition.build import CutBuild
-from wsopt.partition.make import build_cut, is_refused
+from wsopt.partition.make import build_cut, faster_cut, is_refused, is_weighed
 from wsopt.pool.cluster import workers_at
 from wsopt.program.conditions import FREE
 from wsopt.ranges.build import RangeBuild
@@ -54,8 +54,9 @@ def compile(
     under: conditions such as "consumers=2,ring=3", of which the schedule is the best; docs/against.md has the fields.
     time_limit: seconds for all of it; what there was no time for, `summary["skipped"]` says. None takes the time that
         it takes to prove the best schedule.
-    cut: look for a cut into several kernels also where one computes all. Without it a graph gets a `Build` wherever
-        one kernel computes all of it, and a `CutBuild` where none does.
+    cut: look for a cut into several kernels also where one computes all. Without it a graph gets a `Build` where one
+        kernel computes all of it, and a `CutBuild` where none does, or where kernels are faster one after the other
+        than a loop that does their work again for each tile (softmaxes of an input, keys and values of 8 bits).
     tuned: choose by what `wsopt tune` has measured; `card` says on which GPU, if there are several.
     use_cache: read and write the cache of finished builds.
     scheduler: the address of a Dask scheduler, such as "tcp://10.0.0.1:8786", whose workers search instead.
@@ -70,17 +71,23 @@ def compile(
     conditions = FREE if under is None else parse_conditions(under, "under")
     _check_directory(directory)
     show = progress or (lambda _stage, _done, _total: None)
-    found: Build | CutBuild
-    if cut or (not tuned and under is None and is_refused(read, record)):
+    free = not tuned and under is None
+    make: Callable[..., CutBuild | None] | None = None
+    if cut or (free and is_refused(read, record)):
+        make = build_cut
+    elif free and time_limit is None and is_weighed(read, record):
+        make = faster_cut
+    found: Build | CutBuild | None = None
+    if make is not None:
         with workers_at(scheduler) as workers:
-            found = build_cut(
+            found = make(
                 read, record, seconds=time_limit, use_cache=use_cache, workers=workers, progress=show
             )
-    elif tuned:
+    if found is None and tuned:
         from wsopt.tune.tuned import tuned_build
 
         found = tuned_build(read, record, card=card, use_cache=use_cache, progress=show, tell=_warn)
-    else:
+    elif found is None:
         task = BuildTask(read, record, under=conditions, seconds=time_limit)
         found = build_at(scheduler, task, use_cache=use_cache, progress=show)
     if directory is not None:

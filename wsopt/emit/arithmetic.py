@@ -119,6 +119,15 @@ class Arithmetic:
         named = (*item.args[1:], *(side for _, *sides in compared for side in sides))
         return [one for one in named if isinstance(one, str)]
 
+    def read_by(self, items: tuple[Item, ...], *, masked: bool) -> set[str]:
+        """The values that the text of some items names; where no mask is at work, the alternatives that some have."""
+        alias, found = {} if masked else self.unmasked, set[str]()
+        for name in (name for item in items for name in self.read(item)):
+            while name in alias:
+                name = alias[name]
+            found.add(name)
+        return found
+
     def _compared(self, item: Item) -> tuple[Comparison, ...]:
         """The comparisons that all have to hold where a statement chooses its first value; none if it is no such
         choice between elements of a tile under products, or is also by what is no comparison of whole numbers.
@@ -178,7 +187,14 @@ class Arithmetic:
             own.update((item.name, item.name + BEFORE))
         for name in self.left_over(items):
             if name in alias:
-                yield f"{self.name(name, 0)} = {operand(name).name}"
+                yield f"{self.name(name, 0)} = {self._alternative(name, operand(name))}"
+
+    def _alternative(self, name: str, other: Operand) -> str:
+        """The expression of a value by its alternative, which may be a tensor's elements as they lie in memory."""
+        item = self.item(name)
+        if other.name not in {one.name for one in self.sources.values()} or not isinstance(item, Statement):
+            return other.name
+        return in_type(broadcast(other, item.spans, self.s), other, item.dtype)
 
     def _operands(self, value: str) -> Iterator[str]:
         """Lines that bring a value to where products take it, set by set of their sums."""

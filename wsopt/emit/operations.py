@@ -202,7 +202,7 @@ class Operations:
         if any(map(self.writer.names_places, chosen)):
             index = f"gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, {self.writer.layout}))"
             yield f"places = (origin + {step_at(place)}) * TILE_DEPTH + {index}"
-        yield from self._reads(op, {name for item in chosen for name in self.writer.read(item)}, place)
+        yield from self._reads(op, self.writer.read_by(tuple(chosen), masked=masked), place)
         yield from self.writer.phase(op.makes, age, masked=masked)
 
     def _loaded_before(self, op: TileOp, phases: Sequence[TileOp]) -> Iterator[str]:

@@ -26,6 +26,10 @@ QUANTIZING = ("quantize", "quantize_scale")
 """Composite operations over groups of their operand's last axis."""
 
 
+MAX_HEAD = 256
+"""Elements of the axes that a block holds whole: the widest tensor instruction, and the largest TMA box."""
+
+
 class Kind(Enum):
     """Kind of a graph, by how its products and reductions depend on each other."""
 
@@ -36,7 +40,7 @@ class Kind(Enum):
     FACTORED = "factored"
     """Both operands of the products are tensors of f8 times factors, which leave the products of their elements."""
     CHAIN = "chain"
-    """Products feed products: the loop computes values between the two."""
+    """Products feed products, or a softmax does: the loop computes values between the two."""
     SCALED = "scaled"
     """A reduction of its own rows scales the left operand of the products."""
     REDUCED = "reduced"
@@ -165,12 +169,15 @@ def is_grouped(node: Node) -> bool:
 
 
 def chained_products(graph: Graph) -> tuple[str, ...]:
-    """Matmuls with an operand that other matmuls feed: the loop sums them up."""
+    """Matmuls with an operand that other matmuls feed, or a softmax, whose maxima and sums can go on from K-block to
+    K-block: the loop sums them up. A block holds all of their columns; a softmax in front of more is a kernel's own.
+    """
     follows = depending(graph.nodes, is_matmul)
+    softened = depending(graph.nodes, lambda node: node.op == "softmax")
     return tuple(
         node.name
         for node in filter(is_matmul, graph.nodes)
-        if node.inputs[0] in follows
+        if (node.inputs[0] in follows or (node.inputs[0] in softened and node.type.shape[-1] <= MAX_HEAD))
         and isinstance(node.inputs[1], str)
         and (input_path(graph, node.inputs[1]) or gathered(graph, node.inputs[1])) is not None
     )

@@ -17,6 +17,7 @@ from wsopt.frontend.elementwise import assign_elementwise
 from wsopt.frontend.expand import OPERANDS
 from wsopt.frontend.joining import one_axis
 from wsopt.frontend.kinds import (
+    MAX_HEAD,
     VIEWS,
     Kind,
     chained_products,
@@ -38,9 +39,6 @@ from wsopt.frontend.segments import assign_segments, check_segments
 from wsopt.frontend.widened import with_bare_operands
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tensors.views import K_BLOCK, Role
-
-MAX_HEAD = 256
-"""Elements of the axes that a block holds whole: the widest tensor instruction, and the largest TMA box."""
 
 _PLACES = {
     Kind.PRODUCTS: "",

@@ -140,8 +140,11 @@ class Region:
 
     @property
     def chained(self) -> bool:
-        """Whether products of the loop feed others: a block then holds rows of one tensor, and whole columns."""
-        return any(contraction.spans != FULL for contraction in self.contractions)
+        """Whether products of the loop feed others, or reductions do that go on from K-block to K-block: a block then
+        holds rows of one tensor for the former, and whole columns.
+        """
+        running = any(isinstance(item, Reduction) for item in self.body)
+        return running or any(contraction.spans != FULL for contraction in self.contractions)
 
     @property
     def whole_rows(self) -> bool:

@@ -70,10 +70,11 @@ def body_levels(body: Sequence[BodyItem]) -> dict[str, int]:
             late.add(item.name)
         elif isinstance(item, Reduction) or (not tile and rows & set(names)):
             rows.add(item.name)
+    least = int(any(map(is_scores, body)))  # arithmetic comes behind the first products, where there are any
     for item in reversed(body):
         if isinstance(item, Statement):
             users = (level[user.name] for user in body if item.name in user.reads and not is_sums(user))
-            level[item.name] = max(1, level[item.name], min(users, default=1))
+            level[item.name] = max(least, level[item.name], min(users, default=least))
     return level
 
 

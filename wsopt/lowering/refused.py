@@ -117,7 +117,7 @@ def _loop_problems(region: Region, machine: Machine) -> Iterator[str]:
             f"graph {region.name}: an operand of the product is computed of places along the contracted axis, which "
             "such a loop does not count; compute it before, and make it an input"
         )
-    if region.chained and len(region.stationary_operands) != 1:
+    if region.chained and len(region.stationary_operands) > 1:
         names = ", ".join(view.tensor for view in region.stationary_operands) or "none"
         yield f"graph {region.name}: a loop that computes values holds one tensor, here {names}"
     yield from (

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 from wsopt.cache import BuildCache, build_key, cache_folder
 from wsopt.deadline import Deadline
@@ -13,9 +14,10 @@ from wsopt.entries import extended
 from wsopt.folder import KERNELS, machine_text
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
+from wsopt.lowering.phases import is_scores
 from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
-from wsopt.partition.accept import refusal_of
+from wsopt.partition.accept import first_program, refusal_of
 from wsopt.partition.build import CutBuild, cut_build
 from wsopt.partition.cut import Cut, cutter_of
 from wsopt.partition.document import CutRecord, record_of, record_text
@@ -69,6 +71,24 @@ def build_cut(
 def is_refused(graph: Graph, machine: Machine) -> bool:
     """Whether no single kernel computes a graph: the front end refuses it as a whole, or no tile of it is legal."""
     return bool(refusal_of(graph, machine))
+
+
+def is_weighed(graph: Graph, machine: Machine) -> bool:
+    """Whether several kernels may well be faster than the one that computes a graph: its loop does with what streams
+    what a kernel before it could do once. It has no scores to multiply, or widens keys and values.
+    """
+    if is_refused(graph, machine):
+        return False
+    region = first_program(graph, machine).region
+    return region.chained and (bool(region.widened) or not any(map(is_scores, region.contractions)))
+
+
+def faster_cut(graph: Graph, machine: Machine, **options: Any) -> CutBuild | None:
+    """The build of several kernels that are predicted to be faster than the one; None where the one is. Options, and
+    what is raised, are those of `build_cut`.
+    """
+    found = build_cut(graph, machine, **options)
+    return found if len(found.record.steps) > 1 else None
 
 
 def _files(found: Cut, machine: Machine) -> tuple[CutRecord, dict[str, str]]:
