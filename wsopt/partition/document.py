@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +102,7 @@ def record_of(cut: Cut, machine: str, folders: dict[str, str], first: dict[str, 
     kept = _places(cut.graph, steps)
     end = max((one.offset + one.nbytes for one in kept), default=0)
     return CutRecord(
-        FORMAT, cut.graph.name, machine, cut.microseconds, sum(step.roofline_us for step in steps), end,
+        FORMAT, cut.graph.name, machine, cut.microseconds, math.fsum(step.roofline_us for step in steps), end,
         tuple(steps), kept, cut.certificate, (*cut.skipped, *dict.fromkeys(skipped)),
     )  # fmt: skip
 

@@ -54,7 +54,7 @@ def norm(parts: tuple[float, ...], knee: float) -> float:
     Two equal bounds cost more than either alone; a dominant one costs itself.
     """
     largest = max(parts)
-    return float(largest * sum([(part / largest) ** knee for part in parts]) ** (1 / knee))
+    return float(largest * math.fsum([(part / largest) ** knee for part in parts]) ** (1 / knee))
 
 
 def releases(program: TileProgram, product: OpId) -> list[TileOp]:

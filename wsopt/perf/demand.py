@@ -161,7 +161,7 @@ def last_demand(program: TileProgram, grid: TileGrid, demand: Demand, machine: M
 def _inside(grid: TileGrid, last: int) -> tuple[float, float]:
     """The shares of the rows and columns of the last so many tiles that the tensors have, on the average."""
     shares = [grid.inside(tile) for tile in range(grid.work_tiles - last, grid.work_tiles)]
-    down, across = (sum(part) / last for part in zip(*shares, strict=True))
+    down, across = (math.fsum(part) / last for part in zip(*shares, strict=True))
     return down, across
 
 

@@ -75,12 +75,12 @@ def _cycles(after: Epilogue, s: Structure, machine: Machine, contention: int, ar
     reads = contention * threads * s.subtile_columns / _COLUMNS_OF_A_MATRIX / machine.scalar["ldst"]
     once = count * (latency.smem_store + latency.barrier)
     subtile = latency.tma_load_l2 / 2 if after.late else count * (latency.smem_load + reads)
-    subtile += sum(
+    subtile += math.fsum(
         latency.mbarrier_wait + _moved_cycles("load", source.view, s, machine, contention)
         for source in after.full
     )
     stored = [staging_cycles(output.view, s, machine, contention) for output in after.tile_outputs]
-    subtile += sum(stored) + len(stored) * machine.tma_store_box_cycles
+    subtile += math.fsum(stored) + len(stored) * machine.tma_store_box_cycles
     by_threads = sum(output.by_threads for output in after.outputs)
     lines = s.rows * s.subtile_columns / machine.threads_per_warp * _ROWS_OF_A_MATRIX
     subtile += by_threads * contention * lines * _CYCLES_OF_A_LINE
@@ -88,7 +88,7 @@ def _cycles(after: Epilogue, s: Structure, machine: Machine, contention: int, ar
     staged = s.rows * s.subtile_columns / machine.threads_per_warp * len(after.tile_outputs)
     subtile += after.ragged * contention * staged * _CYCLES_OF_A_LINE
     starts = (machine.tile_start[f"row_{i.kind}"] for i in after.items if isinstance(i, Reduction))
-    once += latency.mma_latency + s.rows / TILE_ROWS * sum(starts)
+    once += latency.mma_latency + s.rows / TILE_ROWS * math.fsum(starts)
     return math.ceil(arithmetic + s.subtiles * subtile + once)
 
 
@@ -97,7 +97,7 @@ def epilogue_cost(after: Epilogue, s: Structure, machine: Machine) -> EpilogueCo
     scheduler one does not run under another. Sums come from tensor memory first, where they are not in registers.
     """
     units = unit_cycles(machine, after.mix, s.rows * s.columns)
-    alone = sum(cycles for unit, cycles in units.items() if unit is not MachineUnit.ISSUE)
+    alone = math.fsum(cycles for unit, cycles in units.items() if unit is not MachineUnit.ISSUE)
     if after.sum_bytes:
         read = after.sum_bytes / machine.tensor_memory_bytes_per_cycle
         alone += s.subtiles * machine.latency.smem_load + read
@@ -237,7 +237,7 @@ def stored_cycles(
     plan, contention = tile_stores(program, buffers), s.consumers if _together(program) else 1
     box, held, (own, later) = machine.tma_store_box_cycles, not buffers.store_warp, _starts(machine, buffers)
     stage, drain = _staged(program, machine, contention, own)
-    before = max(0.0, cycles / s.subtiles - sum(stage.values()))
+    before = max(0.0, cycles / s.subtiles - math.fsum(stage.values()))
     now, read = 0.0, list[float]()
     for number, store in enumerate(plan.stores):
         waits = store.pending is not None and store.pending < len(read)
@@ -309,7 +309,7 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     if tile_stores(program, buffers).refill is not None:
         rate, box = machine.tma_store_bytes_per_cycle, machine.tma_store_box_cycles
         stores = [box + kind_bytes(kind(output.view), s) / rate for output in program.after.tile_outputs]
-        needed = math.ceil(s.consumers * s.subtiles * sum(stores) / product)
+        needed = math.ceil(s.consumers * s.subtiles * math.fsum(stores) / product)
     latest, further = program.k_iterations - 1 - copies, (buffers.inputs - 1) * copies
     return Refill(max(0, min(needed, latest)), copies if 0 < further <= latest - needed else 0)
 

@@ -46,7 +46,7 @@ def end_cycles(program: TileProgram, machine: Machine) -> int:
     parts, bundle = parts_of(program, machine), bundle_parts(program, machine)
     arrival = load_cycles(each, machine) + _TRIPS * _TRIP_CYCLES + machine.latency.barrier
     steps = (min(parts, bundle), math.ceil(parts / bundle))
-    return math.ceil(sum(arrival + _together(program, count, machine) for count in steps))
+    return math.ceil(math.fsum(arrival + _together(program, count, machine) for count in steps))
 
 
 def _together(program: TileProgram, count: int, machine: Machine) -> float:

@@ -116,14 +116,14 @@ def _short_rows(program: TileProgram, machine: Machine) -> float:
         return (_ROW_PIECE / row_bytes) ** 2 + (_ROW_AHEAD / (slots * row_bytes)) ** 2
 
     boxes = [(member.view.nbytes, member.box(member.shape)) for member in members]
-    apart = sum(n * slower(box.row_bytes) for n, box in boxes if box.pitch_bytes > box.row_bytes)
+    apart = math.fsum(n * slower(box.row_bytes) for n, box in boxes if box.pitch_bytes > box.row_bytes)
     return apart / sum(nbytes for nbytes, _ in boxes)
 
 
 def _outside(program: TileProgram, machine: Machine) -> float:
     """Cycles that a tile's copies take for rows beyond tensors' ends; meanwhile they ask for nothing."""
     copies = (op.counts for op in program.of(OpKind.TMA_LOAD) if isinstance(op.counts, Copy))
-    return program.k_iterations * sum(outside_cycles(one, machine) for one in copies)
+    return program.k_iterations * math.fsum(outside_cycles(one, machine) for one in copies)
 
 
 _ROW_PIECE, _ROW_AHEAD = 20.7, 206.0

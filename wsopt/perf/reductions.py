@@ -21,7 +21,7 @@ _ROWS_A_TRIP = 4
 def starts(reductions: Sequence[RowReduction], machine: Machine) -> float:
     """Cycles of all reductions of a phase. What stays apart in the threads is not exchanged."""
     apart = sum(one.apart for one in reductions)
-    cycles = sum(_start(one, machine) for one in reductions)
+    cycles = math.fsum(_start(one, machine) for one in reductions)
     return cycles - _MEASURED_EXCHANGES * machine.latency.shuffle * apart
 
 
