@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.partition.build import CutBuild
-from wsopt.partition.make import build_cut, is_refused
+from wsopt.partition.make import build_cut, is_refused, unless_infeasible
 from wsopt.pool.cluster import workers_at
 from wsopt.program.conditions import FREE
 from wsopt.ranges.build import RangeBuild
@@ -70,19 +71,24 @@ def compile(
     conditions = FREE if under is None else parse_conditions(under, "under")
     _check_directory(directory)
     show = progress or (lambda _stage, _done, _total: None)
-    found: Build | CutBuild
-    if cut or (not tuned and under is None and is_refused(read, record)):
+    task = BuildTask(read, record, under=conditions, seconds=time_limit)
+    one = functools.partial(build_at, scheduler, task, use_cache=use_cache, progress=show)
+
+    def several() -> CutBuild:
         with workers_at(scheduler) as workers:
-            found = build_cut(
+            return build_cut(
                 read, record, seconds=time_limit, use_cache=use_cache, workers=workers, progress=show
             )
+
+    found: Build | CutBuild
+    if cut or (not tuned and under is None and is_refused(read, record)):
+        found = several()
     elif tuned:
         from wsopt.tune.tuned import tuned_build
 
         found = tuned_build(read, record, card=card, use_cache=use_cache, progress=show, tell=_warn)
     else:
-        task = BuildTask(read, record, under=conditions, seconds=time_limit)
-        found = build_at(scheduler, task, use_cache=use_cache, progress=show)
+        found = one() if under is not None else unless_infeasible(one, several)
     if directory is not None:
         found.save(directory)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,7 +69,7 @@ def compile_(
     from wsopt.folder import check_target
     from wsopt.graph.symbolic import SymbolicGraph, load_any
     from wsopt.machine.load import load_machine
-    from wsopt.partition.make import is_refused
+    from wsopt.partition.make import is_refused, unless_infeasible
     from wsopt.program.conditions import FREE
     from wsopt.schedule.spec import parse_conditions
 
@@ -91,8 +92,12 @@ def compile_(
     if cut or (not (tuned or under is not None) and is_refused(read, asked.machine)):
         _one_kernel_options(tuned=tuned, under=under, what="is for one kernel, not for a cut")
         _compile_cut(read, asked)
+        return
+    one = functools.partial(_compile_one, read, asked, conditions, tuned=tuned, card=card)
+    if tuned or under is not None:
+        one()
     else:
-        _compile_one(read, asked, conditions, tuned=tuned, card=card)
+        unless_infeasible(one, functools.partial(_compile_cut, read, asked))
 
 
 def _compile_one(

@@ -6,10 +6,12 @@ import json
 import math
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from wsopt.cache import BuildCache, build_key, cache_folder
 from wsopt.deadline import Deadline
 from wsopt.entries import extended
+from wsopt.errors import InfeasibleError, LoweringError, UndecidedError
 from wsopt.folder import KERNELS, machine_text
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
@@ -28,6 +30,8 @@ from wsopt.pool.workers import Workers
 from wsopt.requirements import require_triton
 
 Progress = Callable[[str, int, int], None]
+_One = TypeVar("_One")
+_Several = TypeVar("_Several")
 _CUT = "cut"
 """What tells the cache's entry of a graph's cut from that of its one kernel."""
 
@@ -69,6 +73,22 @@ def build_cut(
 def is_refused(graph: Graph, machine: Machine) -> bool:
     """Whether no single kernel computes a graph: the front end refuses it as a whole, or no tile of it is legal."""
     return bool(refusal_of(graph, machine))
+
+
+def unless_infeasible(one: Callable[[], _One], several: Callable[[], _Several]) -> _One | _Several:
+    """What `one` kernel's search gives, or `several` kernels' where it proves that no structure of one fits.
+
+    Raises as `one` does where several do not compute the graph either.
+    """
+    try:
+        return one()
+    except UndecidedError:
+        raise
+    except InfeasibleError as error:
+        try:
+            return several()
+        except LoweringError:
+            raise error from None
 
 
 def _files(found: Cut, machine: Machine) -> tuple[CutRecord, dict[str, str]]:
