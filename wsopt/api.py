@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.partition.build import CutBuild
-from wsopt.partition.make import build_cut, faster_cut, is_refused, is_weighed
+from wsopt.partition.make import build_cut, if_several_are_faster, is_refused, is_weighed, unless_infeasible
 from wsopt.pool.cluster import workers_at
 from wsopt.program.conditions import FREE
 from wsopt.ranges.build import RangeBuild
@@ -71,25 +72,28 @@ def compile(
     conditions = FREE if under is None else parse_conditions(under, "under")
     _check_directory(directory)
     show = progress or (lambda _stage, _done, _total: None)
-    free = not tuned and under is None
-    make: Callable[..., CutBuild | None] | None = None
-    if cut or (free and is_refused(read, record)):
-        make = build_cut
-    elif free and time_limit is None and is_weighed(read, record):
-        make = faster_cut
-    found: Build | CutBuild | None = None
-    if make is not None:
+    task = BuildTask(read, record, under=conditions, seconds=time_limit)
+    one = functools.partial(build_at, scheduler, task, use_cache=use_cache, progress=show)
+
+    def several() -> CutBuild:
         with workers_at(scheduler) as workers:
-            found = make(
+            return build_cut(
                 read, record, seconds=time_limit, use_cache=use_cache, workers=workers, progress=show
             )
-    if found is None and tuned:
+
+    found: Build | CutBuild
+    if cut or (not tuned and under is None and is_refused(read, record)):
+        found = several()
+    elif tuned:
         from wsopt.tune.tuned import tuned_build
 
         found = tuned_build(read, record, card=card, use_cache=use_cache, progress=show, tell=_warn)
-    elif found is None:
-        task = BuildTask(read, record, under=conditions, seconds=time_limit)
-        found = build_at(scheduler, task, use_cache=use_cache, progress=show)
+    elif under is not None:
+        found = one()
+    elif time_limit is None and is_weighed(read, record):
+        found = if_several_are_faster(one, several)
+    else:
+        found = unless_infeasible(one, several)
     if directory is not None:
         found.save(directory)
     return found

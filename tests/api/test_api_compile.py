@@ -18,7 +18,7 @@ import pytest
 import wsopt
 from wsopt import api
 from wsopt import build as build_module
-from wsopt.errors import InputError, RequirementError
+from wsopt.errors import InfeasibleError, InputError, RequirementError
 from wsopt.folder import read_folder
 from wsopt.machine import load_machine
 
@@ -280,3 +280,15 @@ def test_help_lists_what_there_is() -> None:
 
 def test_the_package_is_typed() -> None:
     assert (ROOT / "wsopt" / "py.typed").is_file()
+
+
+def test_several_kernels_are_made_where_no_structure_of_one_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object, **__: object) -> None:
+        raise InfeasibleError("no structure fits")
+
+    several = SimpleNamespace(files={})
+    monkeypatch.setattr(api, "build_at", refuses)
+    monkeypatch.setattr(api, "build_cut", lambda *_, **__: several)
+    assert wsopt.compile(small()) is several
+    with pytest.raises(InfeasibleError, match="no structure fits"):
+        wsopt.compile(small(), under="consumers=2")

@@ -52,6 +52,24 @@ def test_long_rows_are_read_whole_or_in_parts(h200: Machine) -> None:
         assert lower(held, s, h200).long_rows == (s.columns < 10000)
 
 
+def test_rows_of_several_tensors_that_are_stored_are_read_in_parts_as_well() -> None:
+    def gradient(columns: int) -> Region:
+        """The gradient of a log-softmax: nothing but one of its structures fits where both rows are held."""
+
+        def body(g: GraphBuilder) -> Symbol:
+            dy, logits = g.input("dy", (512, columns), "bf16"), g.input("logits", (512, columns), "bf16")
+            total = g.reduce_sum(dy, axis=-1, keepdims=True)
+            return g.cast(g.sub(dy, g.mul(g.exp(logits), total)), "bf16", name="dx")
+
+        return region_of(body)
+
+    assert gradient(16384).in_parts is None
+    long = gradient(32000)
+    assert long.whole_rows
+    assert long.in_parts is not None
+    assert long.in_parts.passes == 2
+
+
 def test_rows_whose_reductions_need_one_another_are_held_alone() -> None:
     def apart(g: GraphBuilder) -> Symbol:
         x = g.input("x", (512, 10000), "bf16")

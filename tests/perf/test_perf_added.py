@@ -46,7 +46,14 @@ print(json.dumps(found))
 
 @pytest.mark.slow
 def test_sums_of_floats_are_exact() -> None:
-    names = ("attention_softcap", "gemm_bias_gelu", "gemm_f8", "softmax_rows", "rms_norm_matmul", "gemm_swiglu")
+    names = (
+        "attention_softcap",
+        "gemm_bias_gelu",
+        "gemm_f8",
+        "softmax_rows",
+        "rms_norm_matmul",
+        "gemm_swiglu",
+    )
     paths = [str(PROBLEMS / f"{name}.json") for name in names]
 
     def told(how: str) -> list[list[str]]:

@@ -56,6 +56,18 @@ def _paged() -> SymbolicGraph:
     return g.symbolic()
 
 
+def _sloped() -> SymbolicGraph:
+    """Attention with a slope for each head: of one query and one key, it looks like a row of the scores."""
+    g = GraphBuilder("sloped")
+    t = g.dim("n", 1, 512)
+    q, k, v = (g.input(name, (8, t, 64), "bf16") for name in "qkv")
+    slope = g.input("slope", (8, 1, 1), "f32", constant=True)
+    i, j = g.iota(shape=(t, 1), axis=0), g.iota(shape=(1, t), axis=1)
+    scores = g.matmul(q, k, transpose_b=True) + slope * g.cast(g.sub(j, i), "f32")
+    g.output(g.cast(g.matmul(g.cast(g.softmax(scores), "bf16"), v), "bf16", name="y"))
+    return g.symbolic()
+
+
 def _check(graph: SymbolicGraph, machine: Machine) -> None:
     grid = grid_of(graph.dims)
     check_forms(Extents(graph, machine), grid, samples_of(grid, 24))
@@ -109,7 +121,17 @@ def test_a_range_without_kernels_is_refused_before_any_search(
         _product(("n", 128), (512, 128)),
         _product(("n", 64, 128), ("n", 64, 128)),
         _paged(),
+        _sloped(),
     ],
 )
 def test_ranges_that_follow_the_remedies_are_searched(h200: Machine, graph: SymbolicGraph) -> None:
     _check(graph, h200)
+
+
+def test_one_element_is_lowered_as_two_where_what_repeats_could_not_be_told(h200: Machine) -> None:
+    sloped = Extents(_sloped(), h200)
+    assert sloped.lowered((1,)) == (2,)
+    assert sloped.region((1,)) is sloped.region((2,))
+    assert sloped.lowered((16,)) == (16,)
+    plain = Extents(_product(("n", 128), (512, 128)), h200)
+    assert plain.lowered((1,)) == (1,)

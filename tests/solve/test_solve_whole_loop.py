@@ -20,6 +20,7 @@ from wsopt.perf import timing
 from wsopt.perf.price import lower
 from wsopt.program.limits import Limit
 from wsopt.program.program import TileProgram
+from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import memory
 from wsopt.solve import whole_loop
 from wsopt.solve.bound import (
@@ -30,7 +31,7 @@ from wsopt.solve.bound import (
     infeasible,
     lower_bound_us,
 )
-from wsopt.solve.optimum import solve
+from wsopt.solve.optimum import Outcome, solve
 from wsopt.solve.search import Search
 from wsopt.solve.whole_loop import by_loaders, loaders_interval, loop_interval
 from wsopt.solve.worker import solved
@@ -182,3 +183,23 @@ def test_limits_that_are_lifted_make_another_loop(h200: Machine) -> None:
     program = some("attention", h200)[0]
     apart = replace(program, lifted=frozenset({Limit.ONE_PROGRAM}))
     assert loop_interval(apart, h200, MARGIN).bound <= loop_interval(program, h200, MARGIN).bound
+
+
+def quantized() -> Region:
+    """Rows of a gate that are quantized: two consumers compute for as long as the next rows take to come."""
+    g = GraphBuilder("quantized")
+    a, b = (g.input(name, (4096, 5504), "bf16") for name in "ab")
+    gated = g.silu(a) * b
+    g.output(*(op(gated, dtype="i8", group=5504) for op in (g.quantize, g.quantize_scale)))
+    return find_region(g.build())
+
+
+def test_a_loop_of_which_not_every_interval_can_be_asked_for_has_a_schedule(h200: Machine) -> None:
+    rows = Structure(1, 8192, 1, 2, 8, Sharing.COOPERATIVE, True, False, 1, 1)
+    program = lower(quantized(), replace(rows, stored_by_threads=True), h200)
+    loop = loop_interval(program, h200, MARGIN)
+    assert loop.given_up
+    found = solve(program, h200, MARGIN)
+    assert found.outcome is Outcome.FEASIBLE
+    assert found.schedule is not None
+    assert loop.bound <= found.schedule.ii <= 1.15 * loop.bound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from wsopt.graph.symbolic import SymbolicGraph
     from wsopt.graph.types import Graph as TensorGraph
     from wsopt.machine.types import Machine
-    from wsopt.partition.build import CutBuild
     from wsopt.program.conditions import Conditions
 
 
@@ -70,7 +69,7 @@ def compile_(
     from wsopt.folder import check_target
     from wsopt.graph.symbolic import SymbolicGraph, load_any
     from wsopt.machine.load import load_machine
-    from wsopt.partition.make import build_cut, faster_cut, is_refused, is_weighed
+    from wsopt.partition.make import is_refused, is_weighed, unless_infeasible
     from wsopt.program.conditions import FREE
     from wsopt.schedule.spec import parse_conditions
 
@@ -90,14 +89,17 @@ def compile_(
         return
     if kernels is not None:
         raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
-    free = not (tuned or under is not None)
-    if cut or (free and is_refused(read, asked.machine)):
+    if cut or (not (tuned or under is not None) and is_refused(read, asked.machine)):
         _one_kernel_options(tuned=tuned, under=under, what="is for one kernel, not for a cut")
-        _compile_cut(read, asked, build_cut)
-    elif not (free and asked.seconds is None and is_weighed(read, asked.machine)) or not _compile_cut(
-        read, asked, faster_cut
+        _compile_cut(read, asked)
+        return
+    one = functools.partial(_compile_one, read, asked, conditions, tuned=tuned, card=card)
+    if tuned or under is not None:
+        one()
+    elif not (
+        asked.seconds is None and is_weighed(read, asked.machine) and _compile_cut(read, asked, least=2)
     ):
-        _compile_one(read, asked, conditions, tuned=tuned, card=card)
+        unless_infeasible(one, functools.partial(_compile_cut, read, asked))
 
 
 def _compile_one(
@@ -140,13 +142,14 @@ def _compile_range(graph: SymbolicGraph, asked: _Asked, kernels: int | None) -> 
     asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
 
 
-def _compile_cut(graph: TensorGraph, asked: _Asked, make: Callable[..., CutBuild | None]) -> CutBuild | None:
-    """Write the cut that is made; nothing where there is none."""
+def _compile_cut(graph: TensorGraph, asked: _Asked, least: int = 1) -> bool:
+    """Write the cut into kernels, if it has `least` launches or more; whether it has."""
     from wsopt.partition.command import compiled_text
+    from wsopt.partition.make import build_cut
     from wsopt.pool.cluster import workers_at
 
     with progress() as show, workers_at(asked.scheduler) as workers:
-        found = make(
+        found = build_cut(
             graph,
             asked.machine,
             seconds=asked.seconds,
@@ -154,10 +157,11 @@ def _compile_cut(graph: TensorGraph, asked: _Asked, make: Callable[..., CutBuild
             workers=workers,
             progress=show,
         )
-    if found is not None:
-        found.save(asked.target)
-        asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
-    return found
+    if len(found.record.steps) < least:
+        return False
+    found.save(asked.target)
+    asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
+    return True
 
 
 def _tuned_options(

@@ -13,13 +13,14 @@ from wsopt.frontend.folded_zeros import fold_zeros
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.packing import pack_constants
 from wsopt.frontend.roles import graph_axes
+from wsopt.frontend.row_roles import MOST_HELD
 from wsopt.frontend.scaled_sums import with_scaled_sums
 from wsopt.frontend.translate import translate
 from wsopt.frontend.types import Region
 from wsopt.frontend.values import Draft
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import Role, pow2
 
 PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
@@ -39,8 +40,9 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
 
 
 def find_region(graph: Graph) -> Region:
-    """The region of a graph, without nodes that no output needs; of long rows that are held, and of which nothing but
-    values are stored, also that of their parts: a second pass over what is held once gains nothing.
+    """The region of a graph, without nodes that no output needs; of long rows that are held also that of their
+    parts, where nothing but values are stored, or where a consumer's registers may not hold a row of every tensor:
+    elsewhere a second pass over what is held once gains nothing.
 
     Raises LoweringError, naming node, axis and reason, for a graph that is neither products over one
     streamed axis with an elementwise tree after them, nor a chain of two products with values between them,
@@ -48,8 +50,9 @@ def find_region(graph: Graph) -> Region:
     """
     graph = needed(graph)
     region = _region(graph_axes(graph))
-    held = region.whole_rows and not region.contractions
-    if not held or region.tile_outputs or region.extent(Role.COLUMN) <= padding.LONGEST_PART:
+    held, columns = region.whole_rows and not region.contractions, pow2(region.extent(Role.COLUMN))
+    fits = bool(region.tile_outputs) and len(region.operands) * columns <= MOST_HELD
+    if not held or fits or columns <= padding.LONGEST_PART:
         return region
     return replace(region, in_parts=_in_parts(graph))
 

@@ -17,6 +17,7 @@ from wsopt.partition.accept import Oracle, refusal_of
 from wsopt.partition.candidates import Candidates, find_candidates
 from wsopt.partition.choices import is_written_out, with_choices
 from wsopt.partition.cover import Chosen, Option, cover, coverable
+from wsopt.partition.norms import with_norms
 from wsopt.partition.one_loop import with_one_loop
 from wsopt.partition.pieces import Piece, bare_pieces
 from wsopt.partition.prices import Level, Price, Prices
@@ -218,15 +219,16 @@ def _too_late(graph: Graph, prices: Prices) -> TimeOverError:
 def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cutter:
     """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all.
 
-    Scales of products of f8 may be turned before. Where kernels do not compute all of it, those of the graph with
-    choices written out may. That is tried first where a node is one that no kernel computes as it is written. Last
-    comes either graph with copies of operands of products, which have room behind rows that TMA could not begin with,
-    and with transpositions of many axes as several. Where kernels compute it, it may be written with operands with
-    which one loop holds two products; that is taken if it is clearly less at the rooflines.
+    Scales of products of f8 may be turned before, and layer norms of rows that no SM holds are written out. Where
+    kernels do not compute all of it, those of the graph with choices written out may. That is tried first where a
+    node is one that no kernel computes as it is written. Last comes either graph with copies of operands of products,
+    which have room behind rows that TMA could not begin with, and with transpositions of many axes as several. Where
+    kernels compute it, it may be written with operands with which one loop holds two products; that is taken if it is
+    clearly less at the rooflines.
     """
     graph = needed(graph)
     if others is None:
-        graph = with_turned_scales(graph)
+        graph = with_norms(with_turned_scales(graph), prices.machine)
     found = _computing(graph, prices, others)
     looped = with_one_loop(graph) if others is None else graph
     if looped is graph:

@@ -6,11 +6,12 @@ import json
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from wsopt.cache import BuildCache, build_key, cache_folder
 from wsopt.deadline import Deadline
 from wsopt.entries import extended
+from wsopt.errors import InfeasibleError, LoweringError, UndecidedError
 from wsopt.folder import KERNELS, machine_text
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
@@ -30,6 +31,8 @@ from wsopt.pool.workers import Workers
 from wsopt.requirements import require_triton
 
 Progress = Callable[[str, int, int], None]
+_One = TypeVar("_One")
+_Several = TypeVar("_Several")
 _CUT = "cut"
 """What tells the cache's entry of a graph's cut from that of its one kernel."""
 
@@ -83,12 +86,26 @@ def is_weighed(graph: Graph, machine: Machine) -> bool:
     return region.chained and (bool(region.widened) or not any(map(is_scores, region.contractions)))
 
 
-def faster_cut(graph: Graph, machine: Machine, **options: Any) -> CutBuild | None:
-    """The build of several kernels that are predicted to be faster than the one; None where the one is. Options, and
-    what is raised, are those of `build_cut`.
+def if_several_are_faster(one: Callable[[], _One], several: Callable[[], CutBuild]) -> _One | CutBuild:
+    """The build of `several` kernels where the model has none that is faster alone, else that of `one`."""
+    found = several()
+    return found if len(found.record.steps) > 1 else one()
+
+
+def unless_infeasible(one: Callable[[], _One], several: Callable[[], _Several]) -> _One | _Several:
+    """What `one` kernel's search gives, or `several` kernels' where it proves that no structure of one fits.
+
+    Raises as `one` does where several do not compute the graph either.
     """
-    found = build_cut(graph, machine, **options)
-    return found if len(found.record.steps) > 1 else None
+    try:
+        return one()
+    except UndecidedError:
+        raise
+    except InfeasibleError as error:
+        try:
+            return several()
+        except LoweringError:
+            raise error from None
 
 
 def _files(found: Cut, machine: Machine) -> tuple[CutRecord, dict[str, str]]:

@@ -156,7 +156,7 @@ def _packed(task: _Pack) -> _Packed:
         return _Packed({}, asked.complaint or "it does not compile")
     candidate = Candidate(verified, task.certificate, kernel.source, asked.compiled)
     show = task.deadline.bounded(task.graph.name, lambda stage, done, total: None)
-    files = pack(extents.graph(task.home), candidate, show, task.deadline)
+    files = pack(extents.graph(extents.lowered(task.home)), candidate, show, task.deadline)
     if task.largest != task.home:  # which may have but one row
         largest, simulated = extents.graph(task.largest), functools.partial(show, "simulate")
         simulate(largest, verified, kernel.source, _SEEDS, simulated)

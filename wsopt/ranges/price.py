@@ -15,6 +15,7 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.symbolic import SymbolicGraph, bound, said
 from wsopt.graph.types import Graph
 from wsopt.lowering.lower import Cuttable
+from wsopt.lowering.refused import problems
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.effective_ii import effective_ii
@@ -95,6 +96,7 @@ class Extents:
     machine: Machine
     _graphs: dict[Point, Graph] = field(default_factory=dict)
     _regions: dict[Point, Cuttable] = field(default_factory=dict)
+    _lowered: dict[Point, Point] = field(default_factory=dict)
 
     def values(self, point: Point) -> dict[str, int]:
         """The dimensions by name."""
@@ -108,6 +110,26 @@ class Extents:
 
     def region(self, point: Point) -> Cuttable:
         """The region at these extents. LoweringError, with the extents, where there is none."""
+        return self._region(self.lowered(point))
+
+    def lowered(self, point: Point) -> Point:
+        """The extents whose region stands for these: two for one, where a kernel can be made only so. Of one element
+        a tensor that repeats along a dimension cannot be told from one that has it.
+        """
+        if point not in self._lowered:
+            pairs = zip(self.symbolic.dims, point, strict=True)
+            longer = tuple(min(max(extent, 2), dim.most) for dim, extent in pairs)
+            self._lowered[point] = longer if self._refused(point) and not self._refused(longer) else point
+        return self._lowered[point]
+
+    def _refused(self, point: Point) -> bool:
+        """Whether no kernel takes the graph at these extents."""
+        try:
+            return any(problems(self._region(point), self.machine))
+        except LoweringError:
+            return True
+
+    def _region(self, point: Point) -> Cuttable:
         if point not in self._regions:
             try:
                 self._regions[point] = find_region(self.graph(point))

@@ -33,6 +33,10 @@ from wsopt.solve.worker import solved
 _DETERMINISTIC_LIMIT = 20.0
 _TIGHT_LIMIT = 1.0
 """Work after which the tightest order among equals is no longer looked for."""
+_STEP_LIMIT = 0.5
+"""Work for one II on the way up to one that has a schedule, where there is too much work for all of them."""
+_NEAR = 1 / 256
+"""Share of an II up to which a smaller one is looked for on the way down again."""
 
 
 class Outcome(StrEnum):
@@ -155,6 +159,10 @@ class _Optimum:
         most = ii_bounds(self.program, self.machine)[1]
         loop = loop_interval(self.program, self.machine, self.margin)
         self.spent = loop.work
+        if loop.given_up:
+            self.proved = False
+            self._climb(loop.bound, most)
+            return
         least = self._tightest(loop.bound, most)
         if least is None or (least.found and self.last is not None and self.last.ends_soonest()):
             return
@@ -162,6 +170,21 @@ class _Optimum:
         if left <= most:
             rest = self._attempt(left, most)
             self.proved = rest.status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+
+    def _climb(self, low: int, most: int) -> None:
+        """Find an II with a schedule by steps that double, and a smaller one by steps that halve."""
+        grain = self.program.grain
+        below, at = low - grain, low
+        while at <= most and not self._step(at):
+            below, at = at, at + 2 * (at - below)
+        while at <= most and at - below > max(grain, _NEAR * at):
+            middle = below + (at - below) // (2 * grain) * grain
+            below, at = (below, middle) if self._step(middle) else (middle, at)
+
+    def _step(self, interval: int) -> bool:
+        """Whether a schedule with this II is found with little work."""
+        self.spent = _DETERMINISTIC_LIMIT - _STEP_LIMIT
+        return self._attempt(interval, interval).found
 
     def _tightest(self, low: int, most: int) -> Least | None:
         """The least II, or None where it is hard to find and would buy nothing: the time is at its floor without it.

@@ -29,6 +29,8 @@ from wsopt.solve.worker import solved
 
 _LIMIT = 20.0
 """Deterministic time for one loop: what is proved until then holds."""
+_STEPPING_LIMIT = 1.0
+"""The same where consumers with programs of their own have said the most of it, and each II is asked for in turn."""
 _TIGHT_LIMIT = 1.0
 """Work after which no II is asked for that costs no more than a larger one."""
 _APART_LIMIT = 2.0
@@ -39,10 +41,13 @@ _DECIDED = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE
 
 @dataclass(frozen=True, slots=True)
 class Refuted:
-    """No II below `bound`, in cycles, has a schedule; `work` is the deterministic time that went into it."""
+    """No II below `bound`, in cycles, has a schedule; `work` is the deterministic time that went into it, and with
+    `given_up` there was not enough of it to ask for each II in turn.
+    """
 
     bound: int
     work: float
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +138,17 @@ def _refuted(loop: _Loop, enough: int) -> Refuted:
 
     def probe(interval: int) -> bool | None:
         nonlocal work
-        if work > (_TIGHT_LIMIT if interval < enough else _LIMIT):
+        if work > (_TIGHT_LIMIT if interval < enough else limit):
             return None
-        solver, status = solved(loop.model(interval, interval), _LIMIT - work)
+        solver, status = solved(loop.model(interval, interval), limit - work)
         work += solver.response_proto.deterministic_time
         return _DECIDED.get(status)
 
     steady = stretches(p) and all(family.steady for family in FAMILIES.values())
-    return Refuted(least_interval(probe, low, loop.most, p.grain, steady=steady).bound, work)
+    limit = _STEPPING_LIMIT if _apart(p) else _LIMIT
+    least = least_interval(probe, low, loop.most, p.grain, steady=steady)
+    given_up = _apart(p) and not least.found and enough <= least.bound <= loop.most
+    return Refuted(least.bound, work, given_up)
 
 
 def _apart(program: TileProgram) -> bool:
