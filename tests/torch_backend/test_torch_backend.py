@@ -674,6 +674,20 @@ def test_constants_alone_may_be_joined() -> None:
         same(compiled(model)(x), model(x))
 
 
+@pytest.mark.parametrize("lies", [torch.contiguous_format, torch.channels_last])
+def test_what_follows_a_convolution_of_one_element_is_in_its_kernel(lies: torch.memory_format) -> None:
+    """The image's two dimensions are one axis of the product, and of all that is done to its result."""
+    layers = nn.Sequential(nn.Conv2d(32, 64, 1), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 32, 1))
+    layers = layers.eval().to(B).to(memory_format=lies)
+    x = torch.randn(2, 32, 4, 8, dtype=B).to(memory_format=lies)
+    check(
+        lambda x: layers(x) + x,
+        x,
+        expected=["matmul add sub mul mul add relu", "matmul add add"],
+        dynamic=False,
+    )
+
+
 POOLING = """
 import torch
 from wsopt.torch import backend
