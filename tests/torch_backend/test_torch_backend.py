@@ -674,6 +674,20 @@ def test_constants_alone_may_be_joined() -> None:
         same(compiled(model)(x), model(x))
 
 
+def test_attention_behind_a_projection_of_few_rows_stays_whole() -> None:
+    """A kernel that projects queries and scores them would leave the softmax and what follows to others."""
+    project = (torch.randn(128, 128) / 11).to(B)
+
+    def model(x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        queries = (x @ project).view(2, 64, 4, 32).transpose(1, 2)
+        scores = torch.einsum("bhid,bjd->bhij", queries, keys) * 32**-0.5
+        return torch.einsum("bhij,bjd->bhid", scores.softmax(-1), values)
+
+    attention = "matmul mul reduce_max sub exp reduce_sum div matmul"
+    inputs = (torch.randn(2, 64, n, dtype=B) for n in (128, 32, 32))
+    check(model, *inputs, expected=["matmul", attention], dynamic=False)
+
+
 @pytest.mark.parametrize("lies", [torch.contiguous_format, torch.channels_last])
 def test_what_follows_a_convolution_of_one_element_is_in_its_kernel(lies: torch.memory_format) -> None:
     """The image's two dimensions are one axis of the product, and of all that is done to its result."""

@@ -65,12 +65,15 @@ class Greedy:
     _known: dict[int, Answer] = field(default_factory=dict)
     _number: dict[str, int] = field(default_factory=dict)
     _work: int = 0
+    _products: int = 0
 
     def __post_init__(self) -> None:
         self._number = {name: number for number, name in enumerate(self.flow.names)}
         for number, name in enumerate(self.flow.names):
             if any(is_matmul(node) or reduces_rows(node) for node in self.nodes.get(name, ())):
                 self._work |= 1 << number
+            if any(is_matmul(node) for node in self.nodes.get(name, ())):
+                self._products |= 1 << number
 
     def pieces(self) -> Iterator[frozenset[str]]:
         """The groups of each piece."""
@@ -103,10 +106,35 @@ class Greedy:
 
     def _grown(self, seed: int) -> int | None:
         """The best part found that holds the seed and is one kernel; None if there is none."""
+        found = self._ahead(seed, 0)
+        if found is None:
+            return None
+        kept = self._worth_more_without(seed, found)
+        return self._backward((self._ahead(seed, kept) or found) if kept else found)
+
+    def _worth_more_without(self, seed: int, part: int) -> int:
+        """A product of a part with which another one, without the part's seed, saves more; 0 if there is none. Such
+        are scores of an attention, which a kernel may compute from what a projection reads, but then without what
+        follows.
+        """
+        for number in members(part & ~seed & self._products):
+            other = self._ahead(1 << number, self.taken | seed)
+            if other is not None and other & ~part & self._work and self._saved(other) > self._saved(part):
+                return 1 << number
+        return 0
+
+    def _saved(self, nodes: int) -> int:
+        """Bytes that the products and reductions of a part would write one by one, beyond those that it writes."""
+        apart = sum(self._answer(1 << number).bytes_out for number in members(nodes & self._work))
+        return apart - self._answer(nodes).bytes_out
+
+    def _ahead(self, seed: int, shut: int) -> int | None:
+        """The best part found of the seed and what comes after it that is one kernel, with none of the nodes that are
+        `shut`; None if there is none.
+        """
         viewed = self._with_views(seed)
         seed = viewed if self._takes(viewed) or not self._takes(seed) else seed
         best = seed if self._takes(seed) else None
-        shut = 0
         for _ in range(RESTARTS):
             found, first = self._forward(seed if best is None else best, shut)
             if found is None:
@@ -115,7 +143,7 @@ class Greedy:
                 shut |= first
             else:
                 best = found
-        return None if best is None else self._backward(best)
+        return best
 
     def _better(self, nodes: int, than: int | None) -> bool:
         """Whether a part that is one kernel is worth more than a smaller one: it does not write more bytes than it
