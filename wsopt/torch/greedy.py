@@ -211,12 +211,23 @@ class Greedy:
                 if not self._open(number, barred) or not self._feeds_only(number, found):
                     continue
                 grown = self.flow.closed(found | 1 << number, barred)
-                if grown is not None and self._reads_no_more(grown, found):
+                if grown is not None and not self._reads_no_more(grown, found):
+                    grown = self._with_work(grown, barred)
+                if grown is not None:
                     found, again = grown, True
                     break
             if found & ~nodes & self._work and self._takes(found):
                 return found
         return nodes
+
+    def _with_work(self, nodes: int, barred: int) -> int | None:
+        """The nodes with a product or reduction that feeds them alone; None if there is none. One that reads a
+        statistic, and the value of which it is one, reads more until the statistic is its own.
+        """
+        for number in self.flow.sources(nodes):
+            if self._work >> number & 1 and self._open(number, barred) and self._feeds_only(number, nodes):
+                return self.flow.closed(nodes | 1 << number, barred)
+        return None
 
     def _fed_alone(self, nodes: int, barred: int) -> int:
         """All that `_with_sources` could add to nodes if bytes did not count, or more: nothing is missed."""
