@@ -307,6 +307,34 @@ def test_forward_and_backward_graphs_of_training_have_pieces() -> None:
     assert [round(report_of([one]).share, 3) for one in seen] == [1.0, 1.0]
 
 
+def test_weights_that_the_backward_graph_reads_turned_are_not_copied() -> None:
+    """The forward graph hands on a view of each weight, with its dimensions in another order than in memory."""
+    model = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)).to(B)
+    x = torch.randn(32, 128, dtype=B)
+    plain = gradients(model, model, x)
+    with watching() as seen:
+        same(tuple(gradients(compiled(model), model, x)), tuple(plain))
+    forward, _backward = seen
+    assert pieces([forward]) == ["matmul add relu", "matmul add"]
+    assert any(
+        node.name.startswith("permute")
+        for node in forward.lowered.graph.find_nodes(op="output")[0].all_input_nodes
+    )
+    assert not any("aten.clone.default" in call_names(one.lowered.graph) for one in seen)
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm(64), nn.RMSNorm(64)])
+def test_a_norm_s_gradient_is_one_kernel(norm: nn.Module) -> None:
+    """No kernel hands another one a value of every element: what sums of a row go into is computed beside them."""
+    norm = norm.to(B)
+    x = torch.randn(32, 64, dtype=B, requires_grad=True)
+    with watching() as seen:
+        compiled(norm)(x).sum().backward()
+    _forward, backward = seen
+    (piece,) = backward.taken
+    assert [str(piece.graph.type_of(name)) for name in piece.graph.outputs] == ["bf16[32, 64]"]
+
+
 @pytest.mark.slow
 def test_inductor_compiles_both_graphs_of_training() -> None:
     weight = W.clone().requires_grad_()

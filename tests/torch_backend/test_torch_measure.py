@@ -36,10 +36,12 @@ def piece() -> Piece:
         return torch.relu(x.transpose(0, 1).reshape(64, 128) @ w.T) + y
 
     shapes = ((8, 8, 128), (64, 128), (64, 64))
-    given = [torch.randn(shape, dtype=torch.bfloat16) for shape in shapes]
+    x, w, y = (torch.randn(shape, dtype=torch.bfloat16) for shape in shapes)
+    given = [x, w, y.t()]
     module = make_fx(model, tracing_mode="fake")(*given)
     _, found = best_cut(ways(module, (), Oracle(load_machine("h200"))))
     (piece,) = found.pieces
+    assert piece.inputs[2].order == (2, 0, 1)  # y lies turned
     return piece
 
 
