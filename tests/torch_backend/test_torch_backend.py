@@ -335,6 +335,21 @@ def test_a_norm_s_gradient_is_one_kernel(norm: nn.Module) -> None:
     assert [str(piece.graph.type_of(name)) for name in piece.graph.outputs] == ["bf16[32, 64]"]
 
 
+def test_no_kernel_hands_on_what_only_values_a_row_are_made_of() -> None:
+    """Inductor, which makes those, reads the rows itself and needs nothing of their size."""
+    check(lambda x: torch.logsumexp(x, -1), torch.randn(32, 128, dtype=B), expected=[])
+    check(lambda x: (x.softmax(-1) * x).sum(-1), torch.randn(32, 128, dtype=B), expected=[])
+
+
+def test_no_kernel_copies_alone() -> None:
+    """What it joins has a step that no kernel reads, and is computed elsewhere; there it is joined as well."""
+    check(
+        lambda x: torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2),
+        torch.randn(32, 128, dtype=B),
+        expected=[],
+    )
+
+
 @pytest.mark.slow
 def test_inductor_compiles_both_graphs_of_training() -> None:
     weight = W.clone().requires_grad_()

@@ -257,7 +257,7 @@ def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
         if outline is None:
             return Answer(partial(way.untaken, groups), is_none=True)
         if outline.is_statistic:
-            return Answer(lambda: _STATISTIC)
+            return Answer(lambda: _STATISTIC, is_statistic=True)
         sizes = (nbytes for _, nbytes in outline.bytes_by_output)
         outputs = tuple(zip(way.forms.of(groups).outputs, sizes, strict=True))
         return Answer(partial(refusal, groups), outline.bytes_in, outputs)

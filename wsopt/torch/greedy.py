@@ -25,13 +25,14 @@ class Answer:
     """About the kernel of groups: the bytes that it reads, constants left out, and those of each output, by group.
 
     Why none is made of them is `asked` for when it is wanted: mostly only bytes are, and finding out takes longer.
-    That there `is_none` may be known before the reason is.
+    That there `is_none` may be known before the reason is. What only hands on values of whole rows `is_statistic`.
     """
 
     asked: Callable[[], str]
     bytes_in: int = 0
     outputs: tuple[tuple[str, int], ...] = ()
     is_none: bool = False
+    is_statistic: bool = False
 
     @cached_property
     def refusal(self) -> str:
@@ -83,14 +84,25 @@ class Greedy:
                 if self.taken >> number & 1 or not any(map(is_seed, self.nodes[name])):
                     continue
                 found = self._grown(1 << number)
-                if found is None:
-                    self.reasons.setdefault(name, self._answer(1 << number).refusal)
+                reason = self._answer(1 << number).refusal if found is None else self._in_vain(found)
+                if found is None or reason:
+                    self.reasons.setdefault(name, reason)
                     continue
                 self.taken |= found
                 self.flow.fuse(found)
                 for member in members(found):
                     self.reasons.pop(self.flow.names[member], None)
                 yield self._names(found)
+
+    def _in_vain(self, part: int) -> str:
+        """Why a part without products is better left, though a kernel computes it; empty if it is not."""
+        if part & self._products:
+            return ""
+        if not self._computes(part):
+            return "nothing but copies, which Inductor makes where it computes what it copies"
+        grown = self.flow.closed(part | bits(self.flow.readers(part)), self.taken)
+        statistic = grown is not None and grown != part and self._answer(grown).is_statistic
+        return "a value of every element that only values a row are made of" if statistic else ""
 
     def _names(self, nodes: int) -> frozenset[str]:
         return frozenset(self.flow.names[number] for number in members(nodes))
