@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,20 @@ def test_a_prediction_decides_by_default(
     monkeypatch.setattr(choose, "_least_us", lambda graph, machine, theirs: 0.0)
     found = judged(piece, Options())
     assert (found.refusal == "") is taken
+
+
+@pytest.mark.parametrize("least", [0.0, 5.0])
+def test_copies_that_turn_a_result_count(piece: Piece, monkeypatch: pytest.MonkeyPatch, least: float) -> None:
+    """By the bounds before a kernel is built, and by its time after."""
+    monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: [BUILT for _ in graphs])
+    monkeypatch.setattr(choose, "_least_us", lambda graph, machine, theirs: least)
+    monkeypatch.setattr(choose, "inductor_us", lambda *_given: 7.0)
+    turned = replace(piece, turned_bytes=1 << 24)
+    assert judged(piece, Options()).ours_us == 5.0
+    found = judged(turned, Options())
+    assert found.refusal
+    assert found.ours_us is not None
+    assert found.ours_us > 7.0
 
 
 def test_nothing_is_built_where_the_roofline_decides(piece: Piece, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,8 @@ class Piece:
     dimensions of its FX node in another order, as that node lies in memory, `orders` has the order; truth values are
     i8 there. Where extents change from call to call, `changing` is the graph in a dimension that has a range.
     `attention` is how FX has one that the piece holds, `copied_bytes` what copies move that FX makes for it of
-    elements that it reads once.
+    elements that it reads once, `turned_bytes` what copies move that turn results which it stores otherwise than they
+    lie in FX.
     """
 
     graph: Graph
@@ -70,6 +71,7 @@ class Piece:
     changing: Changing | None = None
     attention: Attention = Attention.CALLED
     copied_bytes: int = 0
+    turned_bytes: int = 0
 
     @cached_property
     def folded(self) -> Folded | None:
@@ -161,7 +163,23 @@ def piece_of(
     copied = copied_bytes(lowered, calls)
     piece = replace(piece, packs=packs, attention=_attention(wiring, nodes), copied_bytes=copied)
     piece = _laid(lowered.symbols, piece) if laid else piece
-    return _ranging(piece, lowered.symbols)
+    piece = _ranging(piece, lowered.symbols)
+    return replace(piece, turned_bytes=_turned_bytes(lowered.symbols, piece))
+
+
+def _turned_bytes(symbols: Symbols, piece: Piece) -> int:
+    """Bytes that are read and written to have a piece's results as they lie in FX."""
+    typical = piece.typical
+    return 2 * sum(
+        int(typical.type_of(name).nbytes)
+        for name, owner, order in zip(typical.outputs, piece.outputs, piece.orders, strict=True)
+        if order is None and not _is_in_order(memory_order(symbols, owner))
+    )
+
+
+def _is_in_order(order: Sequence[int] | None) -> bool:
+    """Whether dimensions lie in the order in which they are counted, as far as it is known."""
+    return order is None or list(order) == sorted(order)
 
 
 def _attention(wiring: Wiring, nodes: Iterable[Node]) -> Attention:
@@ -191,7 +209,7 @@ def _laid(symbols: Symbols, piece: Piece) -> Piece:
     nodes, outputs, orders = list(piece.graph.nodes), list[str](), list[tuple[int, ...] | None]()
     for name, owner in zip(piece.graph.outputs, piece.outputs, strict=True):
         order, type_ = memory_order(symbols, owner), piece.graph.type_of(name)
-        if order is None or list(order) == sorted(order):
+        if order is None or _is_in_order(order):
             outputs.append(name)
             orders.append(None)
             continue
