@@ -323,6 +323,12 @@ def test_weights_that_the_backward_graph_reads_turned_are_not_copied() -> None:
     assert not any("aten.clone.default" in call_names(one.lowered.graph) for one in seen)
 
 
+def test_what_lies_turned_in_rows_that_no_kernel_copies_is_copied_before() -> None:
+    """Rows of 49 elements begin at no multiple of 16 bytes."""
+    x = torch.randn(2, 128, 7, 7, dtype=B)
+    check(lambda x: product(torch.cumprod(x, 0).permute(0, 2, 3, 1)), x, expected=["matmul relu"])
+
+
 @pytest.mark.parametrize("norm", [nn.LayerNorm(64), nn.RMSNorm(64)])
 def test_a_norm_s_gradient_is_one_kernel(norm: nn.Module) -> None:
     """No kernel hands another one a value of every element: what sums of a row go into is computed beside them."""

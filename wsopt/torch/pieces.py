@@ -372,10 +372,12 @@ def _lying(
     """
     owner = lowered.owners[tensor]
     strides = None if repeating(lowered, tensor) else strides_as(lowered.symbols, owner, shape)
-    order = _order_of(shape, strides) if turns and strides is not None and not changes(*strides) else None
+    found, order = TensorType(shape, lowered.writer.types[tensor].dtype), None
+    if turns and strides is not None and not changes(*strides):
+        order = _order_of(found, strides)
     if order is not None and strides is not None:
         shape, strides = tuple(shape[dim] for dim in order), tuple(strides[dim] for dim in order)
-    found = TensorType(shape, lowered.writer.types[tensor].dtype)
+        found = TensorType(shape, found.dtype)
     dense = (
         strides is None
         or changes(*strides)
@@ -387,17 +389,19 @@ def _lying(
     return Input(owner.name, found, fixed, None if dense else strides), order
 
 
-def _order_of(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
-    """The dimensions of a tensor from the outermost in memory, if it is dense and its last one is not the innermost;
-    else None.
+def _order_of(tensor: TensorType, strides: Shape) -> tuple[int, ...] | None:
+    """The dimensions of a tensor from the outermost in memory, if it is dense, TMA moves it so, and its last one is
+    not the innermost; else None.
     """
+    shape = tensor.shape
     order = tuple(sorted(range(len(shape)), key=lambda dim: (shape[dim] == 1, -strides[dim], dim)))
     moving = [dim for dim in order if shape[dim] > 1]
-    last = max(moving, default=None)
-    if not moving or moving[-1] == last:
+    if not moving or moving[-1] == max(moving):
         return None
-    laid = tuple(shape[dim] for dim in moving)
-    return order if tuple(strides[dim] for dim in moving) == row_major_strides(laid) else None
+    laid = TensorType(tuple(shape[dim] for dim in moving), tensor.dtype)
+    lies = row_major_strides(laid.shape)
+    dense = tuple(strides[dim] for dim in moving) == lies
+    return order if dense and _can_be_copied(laid, lies) else None
 
 
 def _can_be_copied(tensor: TensorType, strides: Shape) -> bool:
