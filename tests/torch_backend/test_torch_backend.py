@@ -307,6 +307,55 @@ def test_forward_and_backward_graphs_of_training_have_pieces() -> None:
     assert [round(report_of([one]).share, 3) for one in seen] == [1.0, 1.0]
 
 
+def test_weights_that_the_backward_graph_reads_turned_are_not_copied() -> None:
+    """The forward graph hands on a view of each weight, with its dimensions in another order than in memory."""
+    model = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 16)).to(B)
+    x = torch.randn(32, 128, dtype=B)
+    plain = gradients(model, model, x)
+    with watching() as seen:
+        same(tuple(gradients(compiled(model), model, x)), tuple(plain))
+    forward, _backward = seen
+    assert pieces([forward]) == ["matmul add relu", "matmul add"]
+    assert any(
+        node.name.startswith("permute")
+        for node in forward.lowered.graph.find_nodes(op="output")[0].all_input_nodes
+    )
+    assert not any("aten.clone.default" in call_names(one.lowered.graph) for one in seen)
+
+
+def test_what_lies_turned_in_rows_that_no_kernel_copies_is_copied_before() -> None:
+    """Rows of 49 elements begin at no multiple of 16 bytes."""
+    y, x = torch.randn(2, 7, 7, 64, dtype=B), torch.randn(2, 128, 7, 7, dtype=B).permute(0, 2, 3, 1) / 8
+    check(lambda y, x: y.flatten(0, 2).T @ x.flatten(0, 2), y, x, expected=["matmul"])
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm(64), nn.RMSNorm(64)])
+def test_a_norm_s_gradient_is_one_kernel(norm: nn.Module) -> None:
+    """No kernel hands another one a value of every element: what sums of a row go into is computed beside them."""
+    norm = norm.to(B)
+    x = torch.randn(32, 64, dtype=B, requires_grad=True)
+    with watching() as seen:
+        compiled(norm)(x).sum().backward()
+    _forward, backward = seen
+    (piece,) = backward.taken
+    assert [str(piece.graph.type_of(name)) for name in piece.graph.outputs] == ["bf16[32, 64]"]
+
+
+def test_no_kernel_hands_on_what_only_values_a_row_are_made_of() -> None:
+    """Inductor, which makes those, reads the rows itself and needs nothing of their size."""
+    check(lambda x: torch.logsumexp(x, -1), torch.randn(32, 128, dtype=B), expected=[])
+    check(lambda x: (x.softmax(-1) * x).sum(-1), torch.randn(32, 128, dtype=B), expected=[])
+
+
+def test_no_kernel_copies_alone() -> None:
+    """What it joins has a step that no kernel reads, and is computed elsewhere; there it is joined as well."""
+    check(
+        lambda x: torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2),
+        torch.randn(32, 128, dtype=B),
+        expected=[],
+    )
+
+
 @pytest.mark.slow
 def test_inductor_compiles_both_graphs_of_training() -> None:
     weight = W.clone().requires_grad_()
@@ -672,6 +721,33 @@ def test_constants_alone_may_be_joined() -> None:
     with torch.no_grad():
         x = torch.randn(32, 128, dtype=B)
         same(compiled(model)(x), model(x))
+
+
+def test_attention_behind_a_projection_of_few_rows_stays_whole() -> None:
+    """A kernel that projects queries and scores them would leave the softmax and what follows to others."""
+    project = (torch.randn(128, 128) / 11).to(B)
+
+    def model(x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        queries = (x @ project).view(2, 64, 4, 32).transpose(1, 2)
+        scores = torch.einsum("bhid,bjd->bhij", queries, keys) * 32**-0.5
+        return torch.einsum("bhij,bjd->bhid", scores.softmax(-1), values)
+
+    attention = "matmul mul reduce_max sub exp reduce_sum div matmul"
+    inputs = (torch.randn(2, 64, n, dtype=B) for n in (128, 32, 32))
+    check(model, *inputs, expected=["matmul", attention], dynamic=False)
+
+
+@pytest.mark.parametrize("lies", [torch.contiguous_format, torch.channels_last])
+def test_what_follows_a_convolution_of_one_element_is_in_its_kernel(lies: torch.memory_format) -> None:
+    """The image's two dimensions are one axis of the product, and of all that is done to its result."""
+    layers = nn.Sequential(nn.Conv2d(32, 64, 1), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 32, 1))
+    layers = layers.eval().to(B).to(memory_format=lies)
+    x = torch.randn(2, 32, 4, 8, dtype=B).to(memory_format=lies)
+    expected = ["matmul add sub mul mul add relu", "matmul add add"]
+    with watching() as seen:
+        check(lambda x: layers(x) + x, x, expected=expected, dynamic=False)
+    turned = lies is torch.channels_last  # which costs a copy, as a product's result is stored in one order
+    assert [piece.turned_bytes for piece in seen[0].taken] == [2 * 8192 * turned, 2 * 4096 * turned]
 
 
 POOLING = """

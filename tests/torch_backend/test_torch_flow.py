@@ -62,9 +62,11 @@ def nodes(products: Iterable[str], others: Iterable[str]) -> dict[str, list[Node
     return {name: [Node(name, op, (), (), SHAPE)] for name, op in ops.items()}
 
 
-def cut(found: Flow, kernels: Iterable[str], products: str) -> tuple[list[str], dict[str, str]]:
+def cut(
+    found: Flow, kernels: Iterable[str], products: str, large: str = ""
+) -> tuple[list[str], dict[str, str]]:
     """The pieces of a flow where kernels are made of these sets of nodes alone. Each writes a byte for each node that
-    others read.
+    others read, and two for a `large` one.
     """
     known = {frozenset(text.split()) for text in kernels}
 
@@ -76,7 +78,7 @@ def cut(found: Flow, kernels: Iterable[str], products: str) -> tuple[list[str], 
             if name in groups and any(not own >> n & 1 for n in found.readers(bits(found, name)))
         ]
         told = "" if groups in known else f"not {' '.join(sorted(groups))}"
-        return Answer(lambda: told, 1, tuple((name, 1) for name in read))
+        return Answer(lambda: told, 1, tuple((name, 1 + (name in large.split())) for name in read))
 
     search = Greedy(
         found,
@@ -113,6 +115,18 @@ def test_what_is_kept_for_a_backward_pass_is_written_beside(kept: str, pieces: l
         f"x =; p = x; g = p; h = {'p' if 'h' in kept else 'x'}; end = {kept}; q = g", left="x q h end"
     )
     assert cut(found, ["p", "p g"], "p")[0] == pieces
+
+
+def test_a_product_is_left_to_a_part_that_saves_more() -> None:
+    """Scores `s` and what a projection `q` multiplies can be one kernel, but attention as a whole saves more."""
+    found = flow("x =; k = x; q = x; s = q k; e = s; m = e", left="x k")
+    apart = ["q", "s", "s e", "m"]
+    for more, pieces in (
+        (["q s"], ["q s", "m"]),
+        (["q s", "s e m"], ["q", "e m s"]),
+        (["q s", "s e m", "q s e m"], ["e m q s"]),
+    ):
+        assert cut(found, [*apart, *more], "q s m", large="s e") == (pieces, {})
 
 
 def drawn(random: Random) -> tuple[Flow, list[str], str]:

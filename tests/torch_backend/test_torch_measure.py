@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,12 @@ def piece() -> Piece:
         return torch.relu(x.transpose(0, 1).reshape(64, 128) @ w.T) + y
 
     shapes = ((8, 8, 128), (64, 128), (64, 64))
-    given = [torch.randn(shape, dtype=torch.bfloat16) for shape in shapes]
+    x, w, y = (torch.randn(shape, dtype=torch.bfloat16) for shape in shapes)
+    given = [x, w, y.t()]
     module = make_fx(model, tracing_mode="fake")(*given)
     _, found = best_cut(ways(module, (), Oracle(load_machine("h200"))))
     (piece,) = found.pieces
+    assert piece.inputs[2].order == (2, 0, 1)  # y lies turned
     return piece
 
 
@@ -111,6 +114,20 @@ def test_a_prediction_decides_by_default(
     monkeypatch.setattr(choose, "_least_us", lambda graph, machine, theirs: 0.0)
     found = judged(piece, Options())
     assert (found.refusal == "") is taken
+
+
+@pytest.mark.parametrize("least", [0.0, 5.0])
+def test_copies_that_turn_a_result_count(piece: Piece, monkeypatch: pytest.MonkeyPatch, least: float) -> None:
+    """By the bounds before a kernel is built, and by its time after."""
+    monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: [BUILT for _ in graphs])
+    monkeypatch.setattr(choose, "_least_us", lambda graph, machine, theirs: least)
+    monkeypatch.setattr(choose, "inductor_us", lambda *_given: 7.0)
+    turned = replace(piece, turned_bytes=1 << 24)
+    assert judged(piece, Options()).ours_us == 5.0
+    found = judged(turned, Options())
+    assert found.refusal
+    assert found.ours_us is not None
+    assert found.ours_us > 7.0
 
 
 def test_nothing_is_built_where_the_roofline_decides(piece: Piece, monkeypatch: pytest.MonkeyPatch) -> None:

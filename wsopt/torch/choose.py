@@ -79,9 +79,15 @@ def _at_best(piece: Piece, machine: str) -> Judged:
     """A piece as far as it is known without its schedule."""
     theirs = inductor_us(piece.typical, load_machine(machine), piece.kernel, piece.attention)
     theirs += copies_us(piece.copied_bytes, load_machine(machine))
-    least = _least_us(piece.kernel, machine, theirs)
+    turning = _turning_us(piece, machine)
+    least = _least_us(piece.kernel, machine, theirs - turning) + turning
     told = f"no kernel is faster than {least:.1f} us, and at Inductor's best rates it takes {theirs:.1f} us"
     return Judged(None, least, theirs, told) if least >= theirs else Judged(None, None, theirs)
+
+
+def _turning_us(piece: Piece, machine: str) -> float:
+    """Microseconds of the copies that have a piece's results lie as they do in FX."""
+    return copies_us(piece.turned_bytes, load_machine(machine))
 
 
 def _least_us(graph: Graph, name: str, theirs: float) -> float:
@@ -110,15 +116,18 @@ def _built(piece: Piece, judged: Judged, build: Outcome, options: Options) -> Ju
     if isinstance(build, Refusal):
         return Judged(None, build.bound_us, None if build.bound_us is None else judged.theirs_us, build.text)
     ours = _typical_us(piece, build) if isinstance(build, RangeBuild) else build.summary["predicted_us"]
+    turning = _turning_us(piece, options.machine)
     if options.take == "all":
         return Judged(build, ours)
     if options.take == "measure" and isinstance(build, Build):
         from wsopt.torch.measure import measured_us
 
         ours, theirs = measured_us(piece, build)
+        ours += turning
         told = "" if ours < theirs else f"measured {ours:.1f} us, and {theirs:.1f} us by Inductor"
         return Judged(build, ours, theirs, told, True)
     assert judged.theirs_us is not None, "what is chosen by prediction has the time at Inductor's rates"
+    ours += turning
     told = f"predicted {ours:.1f} us, and at Inductor's best rates it takes {judged.theirs_us:.1f} us"
     return Judged(build, ours, judged.theirs_us, "" if ours < judged.theirs_us else told)
 

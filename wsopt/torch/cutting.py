@@ -170,7 +170,7 @@ class Way:
         yield first
         made = self._making(groups)
         others = [made] if any(first.orders) else []
-        if self._reads_before_copies(first):
+        if self._reads_before_copies(first) or _turns_values(first):
             others += [partial(made, laid=True, copies=True), partial(made, copies=True)]
         for make in others:
             with suppress(Untaken):  # of an extent that changes, seen so
@@ -199,6 +199,18 @@ class Way:
         except Untaken as reason:
             return str(reason)
         raise InternalError(f"{sorted(groups)} are a piece, and those that are alike are none")
+
+
+def _turns_values(piece: Piece) -> bool:
+    """Whether a piece reads an input that lies turned for anything but a product, which takes operands either way."""
+    turned = {
+        one.name
+        for bound, one in zip(piece.inputs, piece.graph.inputs, strict=True)
+        if bound.order is not None
+    }
+    seen = {node.name for node in piece.graph.nodes if not turned.isdisjoint(node.tensors)}
+    readers = (node for node in piece.graph.nodes if not seen.isdisjoint(node.tensors))
+    return not all(is_matmul(node) or node.op == "transpose" for node in readers)
 
 
 def ways(
@@ -245,7 +257,7 @@ def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
         if outline is None:
             return Answer(partial(way.untaken, groups), is_none=True)
         if outline.is_statistic:
-            return Answer(lambda: _STATISTIC)
+            return Answer(lambda: _STATISTIC, is_statistic=True)
         sizes = (nbytes for _, nbytes in outline.bytes_by_output)
         outputs = tuple(zip(way.forms.of(groups).outputs, sizes, strict=True))
         return Answer(partial(refusal, groups), outline.bytes_in, outputs)

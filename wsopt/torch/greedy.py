@@ -25,13 +25,14 @@ class Answer:
     """About the kernel of groups: the bytes that it reads, constants left out, and those of each output, by group.
 
     Why none is made of them is `asked` for when it is wanted: mostly only bytes are, and finding out takes longer.
-    That there `is_none` may be known before the reason is.
+    That there `is_none` may be known before the reason is. What only hands on values of whole rows `is_statistic`.
     """
 
     asked: Callable[[], str]
     bytes_in: int = 0
     outputs: tuple[tuple[str, int], ...] = ()
     is_none: bool = False
+    is_statistic: bool = False
 
     @cached_property
     def refusal(self) -> str:
@@ -65,12 +66,15 @@ class Greedy:
     _known: dict[int, Answer] = field(default_factory=dict)
     _number: dict[str, int] = field(default_factory=dict)
     _work: int = 0
+    _products: int = 0
 
     def __post_init__(self) -> None:
         self._number = {name: number for number, name in enumerate(self.flow.names)}
         for number, name in enumerate(self.flow.names):
             if any(is_matmul(node) or reduces_rows(node) for node in self.nodes.get(name, ())):
                 self._work |= 1 << number
+            if any(is_matmul(node) for node in self.nodes.get(name, ())):
+                self._products |= 1 << number
 
     def pieces(self) -> Iterator[frozenset[str]]:
         """The groups of each piece."""
@@ -80,14 +84,25 @@ class Greedy:
                 if self.taken >> number & 1 or not any(map(is_seed, self.nodes[name])):
                     continue
                 found = self._grown(1 << number)
-                if found is None:
-                    self.reasons.setdefault(name, self._answer(1 << number).refusal)
+                reason = self._answer(1 << number).refusal if found is None else self._in_vain(found)
+                if found is None or reason:
+                    self.reasons.setdefault(name, reason)
                     continue
                 self.taken |= found
                 self.flow.fuse(found)
                 for member in members(found):
                     self.reasons.pop(self.flow.names[member], None)
                 yield self._names(found)
+
+    def _in_vain(self, part: int) -> str:
+        """Why a part without products is better left, though a kernel computes it; empty if it is not."""
+        if part & self._products:
+            return ""
+        if not self._computes(part):
+            return "nothing but copies, which Inductor makes where it computes what it copies"
+        grown = self.flow.closed(part | bits(self.flow.readers(part)), self.taken)
+        statistic = grown is not None and grown != part and self._answer(grown).is_statistic
+        return "a value of every element that only values a row are made of" if statistic else ""
 
     def _names(self, nodes: int) -> frozenset[str]:
         return frozenset(self.flow.names[number] for number in members(nodes))
@@ -103,10 +118,35 @@ class Greedy:
 
     def _grown(self, seed: int) -> int | None:
         """The best part found that holds the seed and is one kernel; None if there is none."""
+        found = self._ahead(seed, 0)
+        if found is None:
+            return None
+        kept = self._worth_more_without(seed, found)
+        return self._backward((self._ahead(seed, kept) or found) if kept else found)
+
+    def _worth_more_without(self, seed: int, part: int) -> int:
+        """A product of a part with which another one, without the part's seed, saves more; 0 if there is none. Such
+        are scores of an attention, which a kernel may compute from what a projection reads, but then without what
+        follows.
+        """
+        for number in members(part & ~seed & self._products):
+            other = self._ahead(1 << number, self.taken | seed)
+            if other is not None and other & ~part & self._work and self._saved(other) > self._saved(part):
+                return 1 << number
+        return 0
+
+    def _saved(self, nodes: int) -> int:
+        """Bytes that the products and reductions of a part would write one by one, beyond those that it writes."""
+        apart = sum(self._answer(1 << number).bytes_out for number in members(nodes & self._work))
+        return apart - self._answer(nodes).bytes_out
+
+    def _ahead(self, seed: int, shut: int) -> int | None:
+        """The best part found of the seed and what comes after it that is one kernel, with none of the nodes that are
+        `shut`; None if there is none.
+        """
         viewed = self._with_views(seed)
         seed = viewed if self._takes(viewed) or not self._takes(seed) else seed
         best = seed if self._takes(seed) else None
-        shut = 0
         for _ in range(RESTARTS):
             found, first = self._forward(seed if best is None else best, shut)
             if found is None:
@@ -115,7 +155,7 @@ class Greedy:
                 shut |= first
             else:
                 best = found
-        return None if best is None else self._backward(best)
+        return best
 
     def _better(self, nodes: int, than: int | None) -> bool:
         """Whether a part that is one kernel is worth more than a smaller one: it does not write more bytes than it
@@ -183,12 +223,23 @@ class Greedy:
                 if not self._open(number, barred) or not self._feeds_only(number, found):
                     continue
                 grown = self.flow.closed(found | 1 << number, barred)
-                if grown is not None and self._reads_no_more(grown, found):
+                if grown is not None and not self._reads_no_more(grown, found):
+                    grown = self._with_work(grown, barred)
+                if grown is not None:
                     found, again = grown, True
                     break
             if found & ~nodes & self._work and self._takes(found):
                 return found
         return nodes
+
+    def _with_work(self, nodes: int, barred: int) -> int | None:
+        """The nodes with a product or reduction that feeds them alone; None if there is none. One that reads a
+        statistic, and the value of which it is one, reads more until the statistic is its own.
+        """
+        for number in self.flow.sources(nodes):
+            if self._work >> number & 1 and self._open(number, barred) and self._feeds_only(number, nodes):
+                return self.flow.closed(nodes | 1 << number, barred)
+        return None
 
     def _fed_alone(self, nodes: int, barred: int) -> int:
         """All that `_with_sources` could add to nodes if bytes did not count, or more: nothing is missed."""

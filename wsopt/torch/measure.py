@@ -79,7 +79,8 @@ def _seen(tensor: torch.Tensor, bound: Bound) -> torch.Tensor:
         atoms = [atom for dim in bound.dims for atom in dim]
         tensor = tensor.reshape([atom.extent for atom in atoms])
         tensor = tensor[tuple(slice(0, 1) if atom.repeated else slice(None) for atom in atoms)]
-    return tensor.reshape(bound.shape)
+    tensor = tensor.reshape(bound.unordered)
+    return tensor if bound.order is None else tensor.permute(bound.order)
 
 
 def usual(piece: Piece) -> tuple[fx.GraphModule, list[fx.Node]]:

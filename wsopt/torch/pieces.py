@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -32,12 +32,21 @@ _OPERANDS = 3
 @dataclass(frozen=True, slots=True)
 class Bound:
     """An input of a piece: the FX node that it is, and the shape in which the kernel sees it. Where FX repeats some
-    elements that the kernel reads once, `dims` says which.
+    elements that the kernel reads once, `dims` says which. Where the kernel sees dimensions in another order, as the
+    tensor lies in memory, `order` has it.
     """
 
     source: fx.Node
     shape: Shape
     dims: tuple[Dim, ...] | None = None
+    order: tuple[int, ...] | None = None
+
+    @property
+    def unordered(self) -> Shape:
+        """The shape with the dimensions in the order of FX."""
+        if self.order is None:
+            return self.shape
+        return tuple(self.shape[self.order.index(dim)] for dim in range(len(self.shape)))
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,8 @@ class Piece:
     dimensions of its FX node in another order, as that node lies in memory, `orders` has the order; truth values are
     i8 there. Where extents change from call to call, `changing` is the graph in a dimension that has a range.
     `attention` is how FX has one that the piece holds, `copied_bytes` what copies move that FX makes for it of
-    elements that it reads once.
+    elements that it reads once, `turned_bytes` what copies move that turn results which it stores otherwise than they
+    lie in FX.
     """
 
     graph: Graph
@@ -61,6 +71,7 @@ class Piece:
     changing: Changing | None = None
     attention: Attention = Attention.CALLED
     copied_bytes: int = 0
+    turned_bytes: int = 0
 
     @cached_property
     def folded(self) -> Folded | None:
@@ -128,8 +139,9 @@ def piece_of(
     wiring: Wiring, wanted: Collection[str], *, laid: bool = False, copies: bool = False, packs: bool = False
 ) -> Piece:
     """The piece that computes these nodes, with the indices that they read; its outputs `laid` as FX has them in
-    memory, or with their dimensions in order. Inputs that FX copies to lie densely do so if it `copies`, else they
-    are read where they lie before. It may pack constants if it `packs`.
+    memory, or with their dimensions in order. Inputs that FX copies to lie densely do so if it `copies`, and so do
+    those whose dimensions lie in another order, else they are read where they lie before. It may pack constants if it
+    `packs`.
 
     Raises Untaken where it would hand on a tensor that FX does not have, or of a type that it has otherwise.
     """
@@ -146,12 +158,28 @@ def piece_of(
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
     dense = frozenset(lowered.copied) if copies else frozenset[str]()
-    piece = _renamed(wiring, without_roundings(nodes, names), outputs, covered, dense)
+    piece = _renamed(wiring, without_roundings(nodes, names), outputs, covered, dense, turns=not copies)
     calls = () if copies else (wiring.calls[name] for name in covered)
     copied = copied_bytes(lowered, calls)
     piece = replace(piece, packs=packs, attention=_attention(wiring, nodes), copied_bytes=copied)
     piece = _laid(lowered.symbols, piece) if laid else piece
-    return _ranging(piece, lowered.symbols)
+    piece = _ranging(piece, lowered.symbols)
+    return replace(piece, turned_bytes=_turned_bytes(lowered.symbols, piece))
+
+
+def _turned_bytes(symbols: Symbols, piece: Piece) -> int:
+    """Bytes that are read and written to have a piece's results as they lie in FX."""
+    typical = piece.typical
+    return 2 * sum(
+        int(typical.type_of(name).nbytes)
+        for name, owner, order in zip(typical.outputs, piece.outputs, piece.orders, strict=True)
+        if order is None and not _is_in_order(memory_order(symbols, owner))
+    )
+
+
+def _is_in_order(order: Sequence[int] | None) -> bool:
+    """Whether dimensions lie in the order in which they are counted, as far as it is known."""
+    return order is None or list(order) == sorted(order)
 
 
 def _attention(wiring: Wiring, nodes: Iterable[Node]) -> Attention:
@@ -181,7 +209,7 @@ def _laid(symbols: Symbols, piece: Piece) -> Piece:
     nodes, outputs, orders = list(piece.graph.nodes), list[str](), list[tuple[int, ...] | None]()
     for name, owner in zip(piece.graph.outputs, piece.outputs, strict=True):
         order, type_ = memory_order(symbols, owner), piece.graph.type_of(name)
-        if order is None or list(order) == sorted(order):
+        if order is None or _is_in_order(order):
             outputs.append(name)
             orders.append(None)
             continue
@@ -229,10 +257,16 @@ def memory_order(symbols: Symbols, node: fx.Node) -> tuple[int, ...] | None:
 
 
 def _renamed(
-    wiring: Wiring, nodes: list[Node], outputs: list[Node], covered: frozenset[str], dense: frozenset[str]
+    wiring: Wiring,
+    nodes: list[Node],
+    outputs: list[Node],
+    covered: frozenset[str],
+    dense: frozenset[str],
+    *,
+    turns: bool,
 ) -> Piece:
     """The piece with names that say nothing of where it stands; views of what it reads are its inputs, dense ones
-    where they are of these tensors.
+    where they are of these tensors. If it `turns`, it reads those with dimensions in another order as they lie.
     """
     lowered = wiring.lowered
     short: dict[str, str] = {}
@@ -247,10 +281,13 @@ def _renamed(
         """Make a tensor from outside, in a shape, an input that is known as `alias`."""
         key = (lowered.owners[tensor].name, shape)
         if key not in known:
-            known[key] = f"i{len(inputs)}"
-            one = _input(wiring, known[key], tensor, shape)
+            one, order = _input(wiring, f"i{len(inputs)}", tensor, shape, turns=turns)
+            known[key] = one.name
             inputs.append(replace(one, strides=None) if tensor in dense else one)
-            bound.append(Bound(lowered.owners[tensor], shape, repeating(lowered, tensor)))
+            bound.append(Bound(lowered.owners[tensor], one.type.shape, repeating(lowered, tensor), order))
+            if order is not None:
+                kept.append(_turned_back(f"n{len(kept)}", one, order))
+                known[key] = kept[-1].name
         short[alias] = known[key]
 
     for node in nodes:
@@ -308,19 +345,39 @@ def repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:
     return None if value is None or isinstance(value, tuple) or value.whole else value.dims
 
 
-def _input(wiring: Wiring, name: str, tensor: str, shape: Shape) -> Input:
-    """An input by a name, as it lies; how it does is found once."""
-    if (tensor, shape) not in wiring.inputs:
-        wiring.inputs[tensor, shape] = _lying(wiring.lowered, tensor, shape)
-    found = wiring.inputs[tensor, shape]
-    return Input(name, found.type, found.constant, found.strides)
+def _turned_back(name: str, one: Input, order: Sequence[int]) -> Node:
+    """An input whose dimensions are those of FX in this order, with its dimensions in theirs."""
+    perm = tuple(order.index(dim) for dim in range(len(order)))
+    found = TensorType(tuple(one.type.shape[dim] for dim in perm), one.type.dtype)
+    return Node(name, "transpose", (one.name,), (("perm", perm),), found)
 
 
-def _lying(lowered: Lowered, tensor: str, shape: Shape) -> Input:
-    """An input as it lies in memory according to FX; dense where it cannot be seen in its shape as it lies."""
+def _input(
+    wiring: Wiring, name: str, tensor: str, shape: Shape, *, turns: bool
+) -> tuple[Input, tuple[int, ...] | None]:
+    """An input by a name, as it lies, and the order of its dimensions if that is another than in its shape, as it may
+    be if the piece `turns`. How it lies is found once.
+    """
+    if (tensor, shape, turns) not in wiring.inputs:
+        wiring.inputs[tensor, shape, turns] = _lying(wiring.lowered, tensor, shape, turns=turns)
+    found, order = wiring.inputs[tensor, shape, turns]
+    return Input(name, found.type, found.constant, found.strides), order
+
+
+def _lying(
+    lowered: Lowered, tensor: str, shape: Shape, *, turns: bool
+) -> tuple[Input, tuple[int, ...] | None]:
+    """An input as it lies in memory according to FX, and the order in which its dimensions do if that is another;
+    dense where it cannot be seen in its shape as it lies.
+    """
     owner = lowered.owners[tensor]
-    found = TensorType(shape, lowered.writer.types[tensor].dtype)
     strides = None if repeating(lowered, tensor) else strides_as(lowered.symbols, owner, shape)
+    found, order = TensorType(shape, lowered.writer.types[tensor].dtype), None
+    if turns and strides is not None and not changes(*strides):
+        order = _order_of(found, strides)
+    if order is not None and strides is not None:
+        shape, strides = tuple(shape[dim] for dim in order), tuple(strides[dim] for dim in order)
+        found = TensorType(shape, found.dtype)
     dense = (
         strides is None
         or changes(*strides)
@@ -329,7 +386,22 @@ def _lying(lowered: Lowered, tensor: str, shape: Shape) -> Input:
     )
     # What TMA cannot copy as it lies would be padded, and a CUDA graph would not see a change of the copy.
     fixed = owner.name in lowered.constants and _can_be_copied(found, row_major_strides(shape))
-    return Input(owner.name, found, fixed, None if dense else strides)
+    return Input(owner.name, found, fixed, None if dense else strides), order
+
+
+def _order_of(tensor: TensorType, strides: Shape) -> tuple[int, ...] | None:
+    """The dimensions of a tensor from the outermost in memory, if it is dense, TMA moves it so, and its last one is
+    not the innermost; else None.
+    """
+    shape = tensor.shape
+    order = tuple(sorted(range(len(shape)), key=lambda dim: (shape[dim] == 1, -strides[dim], dim)))
+    moving = [dim for dim in order if shape[dim] > 1]
+    if not moving or moving[-1] == max(moving):
+        return None
+    laid = TensorType(tuple(shape[dim] for dim in moving), tensor.dtype)
+    lies = row_major_strides(laid.shape)
+    dense = tuple(strides[dim] for dim in moving) == lies
+    return order if dense and _can_be_copied(laid, lies) else None
 
 
 def _can_be_copied(tensor: TensorType, strides: Shape) -> bool:

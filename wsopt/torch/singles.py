@@ -29,8 +29,8 @@ def without_singles(piece: Piece) -> Piece:
     read = {name for node in products for name in node.tensors}
     inputs, bound, views = list(graph.inputs), list(piece.inputs), list[Node]()
     for number, (one, outside) in enumerate(zip(graph.inputs, piece.inputs, strict=True)):
-        repeated = outside.dims is not None
-        if one.name in read or repeated or 1 not in one.type.shape or one.type.size == 1:
+        other = outside.dims is not None or outside.order is not None
+        if one.name in read or other or 1 not in one.type.shape or one.type.size == 1:
             continue
         inputs[number] = _narrow(one)
         bound[number] = replace(outside, shape=inputs[number].type.shape)

@@ -132,9 +132,11 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 
 def _given(made: Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.Node) -> fx.Node:
     """The tensor of an FX node, which `node` computes now, in a piece's shape and strides."""
-    lies = strides_as(made.symbols, bound.source, bound.shape)
+    lies = strides_as(made.symbols, bound.source, bound.unordered)
     if bound.dims is not None:
         return _without_repeats(made, bound)
+    if bound.order is not None:
+        return made.call(aten.permute.default, made.shaped(node, bound.unordered), list(bound.order))
     if node.meta["val"].dtype is torch.int64:  # indices of rows, which a kernel reads as i32
         node = made.call(torch.ops.prims.convert_element_type.default, node, torch.int32)
     shaped = made.shaped(node, bound.shape)

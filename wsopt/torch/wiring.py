@@ -17,13 +17,16 @@ from wsopt.torch.lower import Lowered
 class Wiring:
     """The nodes of what our graphs say of an FX graph: of each group, and their places; FX's nodes by name (`calls`);
     who reads a tensor; which are made of indices alone; and the groups of whose results FX wants one that is not
-    said, with the reason. `inputs` are tensors from outside in shapes in which pieces read them.
+    said, with the reason. `inputs` are tensors from outside in shapes in which pieces read them, with the order in
+    memory of their dimensions, for pieces that read them so and for others.
     """
 
     lowered: Lowered
     groups: dict[str, list[Node]] = field(default_factory=lambda: defaultdict(list))
     calls: dict[str, fx.Node] = field(default_factory=dict)
-    inputs: dict[tuple[str, tuple[int, ...]], Input] = field(default_factory=dict)
+    inputs: dict[tuple[str, tuple[int, ...], bool], tuple[Input, tuple[int, ...] | None]] = field(
+        default_factory=dict
+    )
     _nodes: list[Node] = field(default_factory=list)
     _place: dict[str, int] = field(default_factory=dict)
     _readers: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from wsopt.graph.infer import OpFault
 from wsopt.graph.ops import OPS
@@ -30,6 +31,9 @@ NUMBERS = {
     int: TensorType((), DType.I32),
     float: TensorType((), DType.F32),
 }
+
+Runs = Sequence[slice]
+"""Atoms one behind the other that are one axis, for each axis."""
 
 
 @dataclass(slots=True)
@@ -237,10 +241,32 @@ class Writer:
     def elementwise(self, op: str, *values: Value, **attrs: AttrValue) -> Value:
         """An elementwise operation, its operands broadcast as in NumPy."""
         aligned, dims = self._aligned(values)
-        operands = [self._shaped(value, value.held) for value in aligned]
+        runs = self._runs(aligned)
+        operands = [self._shaped(value, _over(value.held, runs)) for value in aligned]
         if not any(isinstance(operand, str) for operand in operands):
             raise Untaken(f"{op} of numbers alone")
         return Value(self.node(op, operands, **attrs), dims)
+
+    def _runs(self, aligned: Sequence[Value]) -> Runs:
+        """The atoms that are one axis of an elementwise operation, for values of the same atoms: each its own, or as
+        an operand's tensor has them where fewer computed tensors are reshaped then.
+        """
+        atoms = [tuple(atom for dim in value.dims for atom in dim) for value in aligned]
+        best: Runs = _apart(len(atoms[0]))
+        computed = [one for one in aligned if str(one.tensor) in self.nodes]
+
+        def reshaped(runs: Runs) -> int:
+            return sum(not self._lies_in(one, _over(one.held, runs)) for one in computed)
+
+        for one in computed:
+            found = _runs_of(one.held, self.types[str(one.tensor)].shape)
+            if found and all(map(partial(_are_alike, found), atoms)) and reshaped(found) < reshaped(best):
+                best = found
+        return best
+
+    def _lies_in(self, value: Value, shape: Shape) -> bool:
+        """Whether a value's tensor has this shape, but for extents of 1 in front."""
+        return _without_ones(self.types[str(value.tensor)].shape, 0) == _without_ones(shape, 0)
 
     def cast(self, value: Value, dtype: DType) -> Value:
         """The value in an element type; itself where it has that, and a number as it is."""
@@ -379,6 +405,38 @@ def number(value: float, shape: Sequence[int] = ()) -> Value:
 def _without_ones(shape: Shape, least: int) -> Shape:
     first = next((axis for axis, extent in enumerate(shape) if extent > 1), len(shape))
     return shape[max(0, min(first, len(shape) - least)) :]
+
+
+def _over(held: Shape, runs: Runs) -> Shape:
+    """The extents of axes that each are a run of atoms."""
+    return tuple(math.prod(held[run]) for run in runs)
+
+
+def _apart(count: int) -> Runs:
+    """Runs of one atom each."""
+    return [slice(at, at + 1) for at in range(count)]
+
+
+def _runs_of(held: Shape, own: Shape) -> Runs | None:
+    """The runs of atoms that are the axes of a tensor, an atom of one element with those behind it; None where an
+    axis ends within an atom.
+    """
+    found, stop = list[slice](), len(held)
+    for extent in reversed(_without_ones(own, 0)):
+        start, behind = stop, 1
+        while start and behind != extent:
+            start -= 1
+            behind *= held[start]
+        if behind != extent:
+            return None
+        found.append(slice(start, stop))
+        stop = start
+    return [*_apart(stop), *reversed(found)]
+
+
+def _are_alike(runs: Runs, atoms: Sequence[Atom]) -> bool:
+    """Whether the atoms of each run are repeated together or not at all, but for those of one element."""
+    return all(len({atom.repeated for atom in atoms[run] if atom.extent > 1}) <= 1 for run in runs)
 
 
 def _replaced(dims: tuple[Dim, ...], place: int, dim: Dim) -> tuple[Dim, ...]:
