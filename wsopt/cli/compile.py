@@ -13,9 +13,11 @@ from wsopt.cli.options import AsJson, Graph, Scheduler, listed
 from wsopt.terminal import print_json, print_text, progress, tell
 
 if TYPE_CHECKING:
+    from wsopt.build import Build
     from wsopt.graph.symbolic import SymbolicGraph
     from wsopt.graph.types import Graph as TensorGraph
     from wsopt.machine.types import Machine
+    from wsopt.partition.build import CutBuild
     from wsopt.program.conditions import Conditions
 
 
@@ -69,7 +71,7 @@ def compile_(
     from wsopt.folder import check_target
     from wsopt.graph.symbolic import SymbolicGraph, load_any
     from wsopt.machine.load import load_machine
-    from wsopt.partition.make import is_refused, is_weighed, unless_infeasible
+    from wsopt.partition.make import if_several_are_faster, is_refused, is_weighed, unless_infeasible
     from wsopt.program.conditions import FREE
     from wsopt.schedule.spec import parse_conditions
 
@@ -89,38 +91,62 @@ def compile_(
         return
     if kernels is not None:
         raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
+    one = functools.partial(_one_kernel, read, asked, conditions, tuned=tuned, card=card)
+    several = functools.partial(_several_kernels, read, asked)
     if cut or (not (tuned or under is not None) and is_refused(read, asked.machine)):
         _one_kernel_options(tuned=tuned, under=under, what="is for one kernel, not for a cut")
-        _compile_cut(read, asked)
-        return
-    one = functools.partial(_compile_one, read, asked, conditions, tuned=tuned, card=card)
-    if tuned or under is not None:
-        one()
-    elif not (
-        asked.seconds is None and is_weighed(read, asked.machine) and _compile_cut(read, asked, least=2)
-    ):
-        unless_infeasible(one, functools.partial(_compile_cut, read, asked))
+        _write(several(), asked)
+    elif tuned or under is not None:
+        _write(one(), asked)
+    elif time_limit is None and is_weighed(read, asked.machine):
+        _write(if_several_are_faster(one, several), asked)
+    else:
+        _write(unless_infeasible(one, several), asked)
 
 
-def _compile_one(
+def _one_kernel(
     graph: TensorGraph, asked: _Asked, conditions: Conditions, *, tuned: bool, card: str | None
-) -> None:
+) -> Build:
     from wsopt.batch import BuildTask, build_at
-    from wsopt.folder import write_folder
 
     with progress() as show:
         if tuned:
             from wsopt.tune.tuned import tuned_build
 
-            use_cache = asked.use_cache
-            found = tuned_build(
-                graph, asked.machine, card=card, use_cache=use_cache, progress=show, tell=tell
+            return tuned_build(
+                graph, asked.machine, card=card, use_cache=asked.use_cache, progress=show, tell=tell
             )
-        else:
-            task = BuildTask(graph, asked.machine, under=conditions, seconds=asked.seconds)
-            found = build_at(asked.scheduler, task, use_cache=asked.use_cache, progress=show)
-    write_folder(asked.target, found.files)
-    asked.told(found.summary, found.seconds, _summary_text(found.summary, found.seconds, asked.target))
+        task = BuildTask(graph, asked.machine, under=conditions, seconds=asked.seconds)
+        return build_at(asked.scheduler, task, use_cache=asked.use_cache, progress=show)
+
+
+def _several_kernels(graph: TensorGraph, asked: _Asked) -> CutBuild:
+    from wsopt.partition.make import build_cut
+    from wsopt.pool.cluster import workers_at
+
+    with progress() as show, workers_at(asked.scheduler) as workers:
+        return build_cut(
+            graph,
+            asked.machine,
+            seconds=asked.seconds,
+            use_cache=asked.use_cache,
+            workers=workers,
+            progress=show,
+        )
+
+
+def _write(found: Build | CutBuild, asked: _Asked) -> None:
+    """Write a build's folder, and tell of it."""
+    from wsopt.build import Build
+    from wsopt.partition.command import compiled_text
+
+    found.save(asked.target)
+    text = (
+        _summary_text(found.summary, found.seconds, asked.target)
+        if isinstance(found, Build)
+        else compiled_text(found, asked.target)
+    )
+    asked.told(found.summary, found.seconds, text)
 
 
 def _compile_range(graph: SymbolicGraph, asked: _Asked, kernels: int | None) -> None:
@@ -140,28 +166,6 @@ def _compile_range(graph: SymbolicGraph, asked: _Asked, kernels: int | None) -> 
             progress=show,
         )
     asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
-
-
-def _compile_cut(graph: TensorGraph, asked: _Asked, least: int = 1) -> bool:
-    """Write the cut into kernels, if it has `least` launches or more; whether it has."""
-    from wsopt.partition.command import compiled_text
-    from wsopt.partition.make import build_cut
-    from wsopt.pool.cluster import workers_at
-
-    with progress() as show, workers_at(asked.scheduler) as workers:
-        found = build_cut(
-            graph,
-            asked.machine,
-            seconds=asked.seconds,
-            use_cache=asked.use_cache,
-            workers=workers,
-            progress=show,
-        )
-    if len(found.record.steps) < least:
-        return False
-    found.save(asked.target)
-    asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
-    return True
 
 
 def _tuned_options(

@@ -19,7 +19,6 @@ from wsopt.graph.types import DType
 from wsopt.program.facts import Release
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import Value
-from wsopt.schedule.budget import transform_of
 from wsopt.schedule.types import PartitionRole
 
 _CONSUMER = frozenset({PartitionRole.CONSUMER})
@@ -203,7 +202,7 @@ def _ends(plan: KernelPlan, ring: Ring) -> frozenset[PartitionRole]:
 def _transform(plan: KernelPlan, ring: Ring) -> int:
     """The number of the transform warpgroup that fills a ring's slots or hands them back; 0 where none does."""
     ops = (plan.program.op(one) for one in (*ring.plan.loads, *ring.plan.releases))
-    return next((transform_of(plan.program, op) for op in ops if op.apart), 0)
+    return next((op.helper for op in ops if op.apart), 0)
 
 
 def _own(plan: KernelPlan) -> Iterator[Channel]:

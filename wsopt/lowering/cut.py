@@ -45,8 +45,9 @@ class Held:
 class Step:
     """A consumer's step: `inputs` and `output` by kind and subject, `shape` of what a product makes, the `space`
     that it is in, and the steps `after` which it comes, by kind, subject and K-block. A step `apart` is done for the
-    consumer by a role of its own, once for all if it is `common`. An output of this `dtype` may lie `within`
-    another tile. Of the K-block before a step comes `behind` the issue of others that the same unit does in order.
+    consumer by the warpgroup `helper` of a role of its own, once for all if it is `common`. An output of this `dtype`
+    may lie `within` another tile. Of the K-block before a step comes `behind` the issue of others that the same unit
+    does in order.
     """
 
     kind: OpKind
@@ -60,6 +61,7 @@ class Step:
     holds: tuple[Held, ...] = ()
     space: Space = Space.REGISTERS
     apart: bool = False
+    helper: int = 0
     common: bool = False
     dtype: DType = DType.F32
     within: tuple[ValueKind, str] | None = None
@@ -164,7 +166,7 @@ def _of_step(step: Step, consumer: int | None, copy: int, own: set[str]) -> Tile
     inputs = tuple(value(*one) for one in step.inputs)
     output = None if step.output is None else value(*step.output)
     identity = OpId(step.kind, step.subject, consumer, copy)
-    return TileOp(identity, inputs, output, step.counts, step.items, apart=step.apart)
+    return TileOp(identity, inputs, output, step.counts, step.items, apart=step.apart, helper=step.helper)
 
 
 def _handed_back(op: TileOp, release: TileOp, ring: Ring) -> bool:

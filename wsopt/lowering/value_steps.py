@@ -52,13 +52,16 @@ class Values(Maker):
         rings, widened = self.streamed_rings(), self.region.widened
         read = {source.view for source in self.region.streamed_sources} if self.apart else set()
         wide = [self._wide(view) for view in widened]
-        steps = [self._widening(view, made) for view, made in zip(widened, wide, strict=True)]
+        helper = {view: min(number, self.s.transforms - 1) for number, view in enumerate(widened)}
+        steps = [self._widening(view, made, helper[view]) for view, made in zip(widened, wide, strict=True)]
         back = []
         for ring in rings:
             view = ring.members[0].view
             counts = Release(False, self.apart and view not in read)
-            common = view in widened
-            back.append(Step(OpKind.RELEASE, ring.subjects[0], counts, apart=common, common=common))
+            common, by = view in widened, helper.get(view, 0)
+            back.append(
+                Step(OpKind.RELEASE, ring.subjects[0], counts, apart=common, helper=by, common=common)
+            )
         rings += [Ring(f"{made.name}_ring", (made.name,), made=(made,)) for made in wide]
         back += [Step(OpKind.RELEASE, made.name, Release(False)) for made in wide]
         held = tuple(map(self.member, self.region.stationary_operands))
@@ -75,14 +78,16 @@ class Values(Maker):
         )  # fmt: skip
         return Member(made, name, self.shape(made, self.s.tile_rows), 1, by_rows=False)
 
-    def _widening(self, view: View, made: Member) -> Step:
-        """What widens the elements of a K-block of an operand for all consumers, and leaves them in shared memory."""
+    def _widening(self, view: View, made: Member, helper: int) -> Step:
+        """What widens the elements of a K-block of an operand for all consumers, and leaves them in shared memory: so
+        does the transform warpgroup of this number.
+        """
         elements = math.prod(made.shape)
         work = Arithmetic(widening_mix(view.dtype, made.view.dtype), elements, 1, 0, (), waits=1)
         counts = Transform(work, elements * view.dtype.bits // 8, made.copy_bytes)
         return Step(
             OpKind.ELEMENTWISE, made.name, counts, self.read([view]), (ValueKind.TILE, made.name), made.shape,
-            space=Space.SHARED, apart=True, common=True,
+            space=Space.SHARED, apart=True, helper=helper, common=True,
         )  # fmt: skip
 
     def _right(self, view: View) -> tuple[tuple[ValueKind, str], ...]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from wsopt.build import Build
 from wsopt.cache import BuildCache, build_key, cache_folder
 from wsopt.deadline import Deadline
 from wsopt.entries import extended
@@ -86,10 +87,19 @@ def is_weighed(graph: Graph, machine: Machine) -> bool:
     return region.chained and (bool(region.widened) or not any(map(is_scores, region.contractions)))
 
 
-def if_several_are_faster(one: Callable[[], _One], several: Callable[[], CutBuild]) -> _One | CutBuild:
-    """The build of `several` kernels where the model has none that is faster alone, else that of `one`."""
-    found = several()
-    return found if len(found.record.steps) > 1 else one()
+_CLEARLY = 0.9
+"""Share of one kernel's predicted time that several kernels together take at most, where they are taken instead: by
+less a sum of predictions says nothing, and launches and a workspace are saved.
+"""
+
+
+def if_several_are_faster(one: Callable[[], Build], several: Callable[[], CutBuild]) -> Build | CutBuild:
+    """The build of `one` kernel, or of `several` where those are clearly faster by the model."""
+    cut = several()
+    if len(cut.record.steps) == 1:
+        return one()
+    alone = one()
+    return cut if cut.record.predicted_us < _CLEARLY * float(alone.summary["predicted_us"]) else alone
 
 
 def unless_infeasible(one: Callable[[], _One], several: Callable[[], _Several]) -> _One | _Several:

@@ -169,14 +169,22 @@ def scheduler_cycles(program: TileProgram, machine: Machine) -> float:
 
 
 def iteration_energy(program: TileProgram, machine: Machine) -> float:
-    """Energy of one iteration of a loop that computes values, in cycles of the tensor core with bf16."""
-    held = held_cycles(program)
-    products = program.of(OpKind.MMA)
+    """Energy of one iteration of a loop that computes values, in cycles of the tensor core with bf16. Rows of a tile
+    that lie beyond the tensors' are zeros: what consumers do with those, the same for each, costs next to nothing.
+    """
+    products, grid = program.of(OpKind.MMA), program.grid
+    there = min(1.0, grid.rows / (grid.row_tiles * grid.tile_rows))
+    arithmetic = math.fsum(
+        cycles * (1.0 if op.apart else there)
+        for op in program.loop
+        for unit, cycles in op.held
+        if unit in ARITHMETIC
+    )
     return (
-        machine.tensor_energy(program.whole.dtype.value) * sum(op.busy for op in products)
+        machine.tensor_energy(program.whole.dtype.value) * there * sum(op.busy for op in products)
         + machine.power_cycles_per_shared_byte * sum(_operand_bytes(program, op, machine) for op in products)
         + machine.power_cycles_per_l2_byte * sum(plan.slot_bytes for plan in program.rings)
-        + machine.power_cycles_per_alu_cycle * sum(held[unit] for unit in ARITHMETIC)
+        + machine.power_cycles_per_alu_cycle * arithmetic
     )
 
 

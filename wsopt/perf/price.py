@@ -159,4 +159,5 @@ def _priced(op: TileOp, price: Cost) -> TileOp:
     return TileOp(
         op.id, op.inputs, op.output, op.counts, op.items,
         price.unit, price.issue, price.busy, price.latency, price.pipes, price.instructions, op.apart,
+        op.helper,
     )  # fmt: skip

@@ -57,7 +57,7 @@ class TileOp:
     `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
     the operation starts. `pipes` are further units with the cycles that they are held; `items` what an operation
     of arithmetic computes, in order; `instructions` a product's of the tensor core, a warpgroup. What is done `apart`
-    is no consumer's: a role of its own does it for them.
+    is no consumer's: a role of its own does it for them, of several warpgroups the one numbered `helper`.
     """
 
     id: OpId
@@ -72,6 +72,7 @@ class TileOp:
     pipes: tuple[tuple[str, int], ...] = ()
     instructions: int = 0
     apart: bool = False
+    helper: int = 0
 
     @property
     def kind(self) -> OpKind:

@@ -185,22 +185,10 @@ def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
         return tuple(f"{PartitionRole.LOADER}{i}" for i in range(1 if first else most_loaders(program)))
     if op.apart:
         rescales = op.kind is OpKind.RESCALE
-        apart = f"{PartitionRole.TRANSFORM}{transform_of(program, op)}"
-        return (f"{PartitionRole.CORRECTION}0" if rescales else apart,)
+        return (f"{PartitionRole.CORRECTION if rescales else PartitionRole.TRANSFORM}{op.helper}",)
     by_warp = _by_mma_warp(op) and program.tensor_columns
     role, number = (PartitionRole.MMA_WARP, 0) if by_warp else (PartitionRole.CONSUMER, op.consumer)
     return (f"{role}{number}",)
-
-
-def transform_of(program: TileProgram, op: TileOp) -> int:
-    """The number of the transform warpgroup that does what is done apart: where there are several, each computes one
-    operand, and hands back what that is computed from.
-    """
-    if program.structure.transforms == 1:
-        return 0
-    made = [{member.name for member in plan.members} for plan in program.rings if not plan.copied]
-    tiles = {tile.subject for tile in (op.output, *op.inputs) if tile is not None}
-    return next((number for number, names in enumerate(made) if names & tiles), 0)
 
 
 def _by_mma_warp(op: TileOp) -> bool:
