@@ -22,7 +22,7 @@ from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.over_rows import end_cycles
 from wsopt.perf.paths import Paths, chain_of, memory_floors_us, memory_us, waves_of
 from wsopt.perf.splits import counting_cycles
-from wsopt.program.facts import Arithmetic, Rescale
+from wsopt.program.facts import Arithmetic, Read, Rescale
 from wsopt.program.ids import OpKind
 from wsopt.program.known import of_loop
 from wsopt.program.program import Iteration, TileProgram, Unit, Work
@@ -132,6 +132,19 @@ def _fixed_parts_of_several_blocks(
     return Waves(waves, 0.0, machine.latency.tma_load_dram, last, 0.0, 0.0, clocked=False, floors=floors)
 
 
+def row_cycles(program: TileProgram, machine: Machine) -> float:
+    """Cycles that the blocks of an SM's share of rows take at least where each goes through the parts of its rows,
+    twice where they are read in two passes: a part's reads have to come, and its arithmetic waits for them. With few
+    rows most SMs have none, and this is the time.
+    """
+    s, grid = program.structure, program.grid
+    if not program.long_rows:
+        return 0.0
+    rounds = math.ceil(grid.batch * grid.row_tiles / (machine.sm_count * s.occupancy))
+    behind = math.fsum(op.issue for op in program.ops if not isinstance(op.counts, Read)) * s.occupancy
+    return rounds * grid.column_tiles * (1 + program.reads_twice) * (machine.latency.tma_load_l2 + behind)
+
+
 @of_loop
 def _first_iteration(program: TileProgram) -> int:
     """Cycles of a tile's first iteration behind its first copies, at least: its chain, or what all consumers take of
@@ -174,8 +187,9 @@ def time_of(
     if program.iteration is Iteration.TILE:
         # Device memory is shared by those still at work, an SM's own units are not. Copies come early and late, so
         # that two bounds that are alike add up as a norm.
-        # Of blocks side by side II has that.
-        own = 0 if program.structure.occupancy else fixed.waves * busiest(program, machine, Unit.MEMORY)
+        # Of blocks side by side II has that, but for what the parts of a row take one after the other.
+        several = program.structure.occupancy
+        own = row_cycles(program, machine) if several else fixed.waves * busiest(program, machine, Unit.MEMORY)
         share = program.tiles / machine.sm_count
         lines = (Line(share, -share * beyond_memory(program, machine)), Line(0.0, own))
         return Time(lines, None, machine.copy_knee, fixed.start + fixed.fill, fixed.tail)
