@@ -189,7 +189,9 @@ def time_of(
         # that two bounds that are alike add up as a norm.
         # Of blocks side by side II has that, but for what the parts of a row take one after the other.
         several = program.structure.occupancy
-        own = row_cycles(program, machine) if several else fixed.waves * busiest(program, machine, Unit.MEMORY)
+        own = (
+            row_cycles(program, machine) if several else fixed.waves * busiest(program, machine, Unit.MEMORY)
+        )
         share = program.tiles / machine.sm_count
         lines = (Line(share, -share * beyond_memory(program, machine)), Line(0.0, own))
         return Time(lines, None, machine.copy_knee, fixed.start + fixed.fill, fixed.tail)

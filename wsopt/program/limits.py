@@ -398,7 +398,7 @@ RECORDS = (
         "A transform warpgroup is one loop that fills the rings which it has, and a ring is filled by one.",
         How.BYTES,
         "The model cannot express it; the gain is at most what the prediction has above its bytes.",
-        ("lowering/structures.py:_transforms", "lowering/value_steps.py:Values.values"),
+        ("lowering/structures.py:_transforms",),
     ),
 )
 """Every limit, in the order in which the documentation has them."""
