@@ -40,3 +40,38 @@ def test_what_was_measured_is_told() -> None:
     assert f"of an RMS norm takes {rms[0]:.1f} us, Inductor {rms[1]:.2f} times as long" in page
     assert f"a copy of as many bytes {rms[2]:.2f} of it" in page
     assert f"that of a layer norm {layer[0]:.1f} us, {layer[1]:.2f} and {layer[2]:.2f}" in page
+
+
+def test_what_was_measured_on_the_other_card_is_told() -> None:
+    rows = json.loads((DOCS / "rows/backward/measured/h200.json").read_text("utf-8"))["rows"]
+    found = {
+        row["folder"]: (row["kernel"]["median_us"], *(b["ratio"] for b in row["baselines"])) for row in rows
+    }
+    page = " ".join(PAGE.split())
+    us, inductor, copy = found["rms_norm_backward"]
+    assert (
+        f"of an RMS norm {us:.1f} us, Inductor {inductor:.2f} times as long, a copy {copy:.2f} of it" in page
+    )
+    for name, words in (("layer_norm_backward", "layer norm"), ("softmax_backward", "softmax")):
+        us, inductor, copy = found[name]
+        assert f"of a {words} {us:.1f} us, {inductor:.2f} and {copy:.2f}" in page
+
+
+def test_one_kernel_beside_several_is_told() -> None:
+    rows = json.loads((DOCS / "calibration/h200_given_scores.json").read_text("utf-8"))["kernels"]
+    us = {(row["graph"], row["variant"]): row["us"] for row in rows}
+    graphs = list(dict.fromkeys(row["graph"] for row in rows))
+    page = " ".join(PAGE.split())
+    one, several = (
+        [name for name in graphs if (us[name, "one kernel"] < us[name, "several"]) is wanted]
+        for wanted in (True, False)
+    )
+    assert several == ["sv_2d", "pre_f8"]
+    for variant in ("one kernel", "several"):
+        assert listed([us[name, variant] for name in one]) in page
+        assert " and ".join(f"{us[name, variant]:.1f}" for name in several) in page
+
+
+def listed(figures: list[float]) -> str:
+    *most, last = (f"{figure:.1f}" for figure in figures)
+    return f"{', '.join(most)} and {last}"

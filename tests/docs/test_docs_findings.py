@@ -619,3 +619,21 @@ def test_latent_roles() -> None:
     assert f"The whole takes {behind:.1f} us" in PAGE
     assert f"({copied:.1f} us of {whole:.1f} without them)" in PAGE
     assert f"all takes {before:.1f}" in PAGE
+
+
+def test_few_long_rows() -> None:
+    found = {one["variant"]: one for one in measured("calibration/h200_few_long_rows")["kernels"]}
+    for name, told in (
+        ("few_64_128256", "{:.1f} us (predicted {:.1f}; Inductor {:.2f} times as long, {:.2f} before)"),
+        ("few_8_128256", "{:.1f} for 8 rows ({:.1f}; {:.2f} and {:.2f})"),
+        ("few_32_50264", "{:.1f} for 32 rows of 50,264 ({:.1f}; {:.2f} and {:.2f})"),
+        ("lse_64_128256", "{:.1f} for the logarithm of the sums of 64 rows ({:.1f}; {:.2f} and {:.2f})"),
+    ):
+        now, before = found[name], found[f"{name}_occ"]
+        figures = (
+            now["us"],
+            now["predicted_us"],
+            now["of_inductor_in_graphs"],
+            before["of_inductor_in_graphs"],
+        )
+        assert told.format(*figures) in PAGE
