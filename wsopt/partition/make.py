@@ -24,6 +24,7 @@ from wsopt.partition.build import CutBuild, cut_build
 from wsopt.partition.cut import Cut, cutter_of
 from wsopt.partition.document import CutRecord, record_of, record_text
 from wsopt.partition.exact_products import written_out
+from wsopt.partition.few_rows import with_parts_of_rows
 from wsopt.partition.prices import Prices
 from wsopt.partition.sequence import sequence_text
 from wsopt.partition.text import cut_text
@@ -66,7 +67,10 @@ def build_cut(
         cutter = cutter_of(graph, Prices(machine, use_cache, show, workers, deadline))
         cutter.check()  # what is wrong with a graph is told wherever this runs
         require_triton("compiling a kernel")
-        record, files = _files(cutter.settled(), machine)
+        best, others = cutter.settled(), with_parts_of_rows(graph, machine)
+        if others is not graph:
+            best = min(best, cutter_of(others, cutter.prices).settled(), key=lambda cut: cut.microseconds)
+        record, files = _files(best, machine)
         if use_cache and not record.skipped:
             cache.put(key, files)
     return cut_build(files, time.monotonic() - deadline.began)
@@ -79,10 +83,13 @@ def is_refused(graph: Graph, machine: Machine) -> bool:
 
 def is_weighed(graph: Graph, machine: Machine) -> bool:
     """Whether several kernels may well be faster than the one that computes a graph: its loop does with what streams
-    what a kernel before it could do once. It has no scores to multiply, or widens keys and values.
+    what a kernel before it could do once. It has no scores to multiply, or widens keys and values. Or it has a few
+    long rows, of whose parts several SMs may have some.
     """
     if is_refused(graph, machine):
         return False
+    if with_parts_of_rows(graph, machine) is not graph:
+        return True
     region = first_program(graph, machine).region
     return region.chained and (bool(region.widened) or not any(map(is_scores, region.contractions)))
 

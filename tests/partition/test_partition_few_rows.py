@@ -1,0 +1,70 @@
+"""A few long rows in parts: the same results, and a cut where one block a row would leave most SMs idle."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from wsopt.graph.builder import GraphBuilder
+from wsopt.graph.reference import evaluate, random_inputs
+from wsopt.graph.types import Graph
+from wsopt.machine.types import Machine
+from wsopt.partition.few_rows import with_parts_of_rows
+from wsopt.partition.make import build_cut, is_weighed
+
+OPS = ("softmax", "logsumexp", "reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
+
+
+def rows(op: str, count: int, length: int, **attrs: object) -> Graph:
+    g = GraphBuilder("rows")
+    g.output(getattr(g, op)(g.mul(g.input("x", (1, count, length), "bf16"), 0.5), axis=2, name="y", **attrs))
+    return g.build()
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_results_are_the_same(op: str, h200: Machine) -> None:
+    graph = rows(op, 3, 16384)
+    written, inputs = with_parts_of_rows(graph, h200), random_inputs(graph, 0)
+    x = inputs["x"].astype(np.float32)
+    x[0, 1, 4096:8192] = -math.inf if op in ("softmax", "logsumexp") else x[0, 1, 4096:8192]
+    x[0, 2] = -math.inf if op in ("softmax", "logsumexp") else x[0, 2]
+    given = {"x": x.astype(inputs["x"].dtype)}
+    assert written is not graph
+    one, other = (evaluate(one, given)["y"] for one in (graph, written))
+    assert one.shape == other.shape
+    np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+
+
+def test_an_axis_that_is_kept_stays(h200: Machine) -> None:
+    graph = rows("logsumexp", 3, 16384, keepdims=True)
+    assert with_parts_of_rows(graph, h200).type_of("y") == graph.type_of("y")
+
+
+@pytest.mark.parametrize(
+    ("count", "length"), [(3, 8192), (3, 50257), (67, 32768)], ids=["short", "odd", "many"]
+)
+def test_other_rows_stay_whole(count: int, length: int, h200: Machine) -> None:
+    graph = rows("softmax", count, length)
+    assert with_parts_of_rows(graph, h200) is graph
+    assert not is_weighed(graph, h200)
+
+
+def test_parts_are_for_all_processors(h200: Machine) -> None:
+    graph = rows("reduce_max", 4, 65536)
+    parts = {
+        n: with_parts_of_rows(graph, replace(h200, sm_count=n)).type_of("y_parts").shape[2] for n in (16, 132)
+    }
+    assert parts == {16: 8, 132: 64}
+
+
+@pytest.mark.solver
+def test_a_cut_of_parts_is_chosen_by_its_time(h200: Machine) -> None:
+    graph = rows("logsumexp", 8, 131072)
+    assert is_weighed(graph, h200)
+    found = build_cut(graph, h200, use_cache=False)
+    assert len(found.record.steps) == 2
+    whole = rows("logsumexp", 66, 16384)
+    assert len(build_cut(whole, h200, use_cache=False).record.steps) == 1

@@ -1,0 +1,102 @@
+"""Softmaxes and reductions of a few long rows, written so that rows are reduced in parts, which more SMs have.
+
+A kernel of rows gives each row to one block. With fewer rows than SMs, as of the logits of a small batch, most SMs
+have nothing to do. Here a row is parts that lie side by side: each has its maximum and its sum, the parts' are
+brought together, and what is computed of a row's elements reads those two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from wsopt.frontend.names import free_name, names_of
+from wsopt.graph.serialize import graph_to_json, scalar_to_json
+from wsopt.graph.types import Graph, Node, Operand
+from wsopt.lowering.reduced_graph import parse_derived
+from wsopt.machine.types import Machine
+
+_LONG = 16384
+"""Elements of a row from which on it is cut to parts: shorter ones take less time than a further launch."""
+
+_LEAST_PART, _MOST_PARTS, _UNIT = 1024, 256, 8
+"""Elements of a part at least, parts of a row at most, and elements of which a part has a multiple: 16 bytes."""
+
+_REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
+
+Write = Callable[..., str]
+"""Writes a node, by what it is for, its operation, operands and attributes, and gives its name."""
+
+
+def with_parts_of_rows(graph: Graph, machine: Machine) -> Graph:
+    """The graph with rows in parts where they are few and long; itself where none are."""
+    wanted = {node.name: parts for node in graph.nodes if (parts := _parts(graph, node, machine)) > 1}
+    if not wanted:
+        return graph
+    taken, data = names_of(graph), graph_to_json(graph)
+    kept = [written for written in data["nodes"] if written["name"] not in wanted]
+    own = [
+        one
+        for node in graph.nodes
+        if node.name in wanted
+        for one in _written(graph, node, wanted[node.name], taken)
+    ]
+    data["nodes"] = kept + own
+    return parse_derived(data, graph)
+
+
+def _parts(graph: Graph, node: Node, machine: Machine) -> int:
+    """Parts of each of the rows that a node reduces: the fewest of which every SM has two; one if rows stay whole."""
+    if node.op not in ("softmax", "logsumexp", *_REDUCTIONS):
+        return 1
+    shape = graph.type_of(node.tensors[0]).shape
+    length, rows = shape[-1], math.prod(shape[:-1])
+    if node.attr("axis", int) % len(shape) != len(shape) - 1 or length < _LONG or 2 * rows > machine.sm_count:
+        return 1
+    counts = (1 << power for power in range(1, _MOST_PARTS.bit_length()))
+    fitting = [n for n in counts if length % (n * _UNIT) == 0 and length // n >= _LEAST_PART]
+    return next((n for n in fitting if rows * n >= 2 * machine.sm_count), fitting[-1] if fitting else 1)
+
+
+def _written(graph: Graph, node: Node, parts: int, taken: set[str]) -> list[dict[str, Any]]:
+    """The nodes that stand for one of rows in parts, the last of which has its name."""
+    nodes: list[dict[str, Any]] = []
+
+    def write(what: str, op: str, *inputs: Operand, **attrs: object) -> str:
+        name = free_name(f"{node.name}_{what}", taken) if what else node.name
+        operands = [scalar_to_json(operand) for operand in inputs]
+        nodes.append({"name": name, "op": op, "inputs": operands, "attrs": attrs})
+        return name
+
+    (x,) = node.tensors
+    *outer, length = graph.type_of(x).shape
+    cut = write("parts", "reshape", x, shape=[*outer, parts, length // parts])
+    within: dict[str, object] = {"axis": len(outer) + 1, "keepdims": True}
+    over: dict[str, object] = {"axis": len(outer), "keepdims": True}
+    if node.op in _REDUCTIONS:
+        made = write("together", node.op, write("part", node.op, cut, **within), **over)
+    else:
+        made = _softened(node.op, cut, within, over, write)
+    write("", "reshape", made, shape=list(node.type.shape))
+    return nodes
+
+
+def _softened(op: str, cut: str, within: dict[str, object], over: dict[str, object], write: Write) -> str:
+    """A softmax, or the logarithm of the sum of exponentials, of rows in parts."""
+
+    def finite(what: str, maximum: str) -> str:
+        empty = write(f"{what}_empty", "equal", maximum, -math.inf)
+        return write(what, "where", empty, 0.0, maximum)
+
+    maximum = write("part_max", "reduce_max", cut, **within)
+    own = write("part_exp", "exp", write("part_less", "sub", cut, finite("part_base", maximum)))
+    base = finite("base", write("max", "reduce_max", maximum, **over))
+    factor = write("factor", "exp", write("apart", "sub", maximum, base))
+    shares = write("shares", "mul", write("part_sum", "reduce_sum", own, **within), factor)
+    total = write("sum", "reduce_sum", shares, **over)
+    if op == "logsumexp":
+        return write("value", "add", write("log", "log", total), base)
+    some = write("some", "where", write("none", "equal", total, 0.0), 1.0, total)
+    elements = write("exp", "exp", write("less", "sub", cut, base))
+    return write("value", "mul", elements, write("inverse", "reciprocal", some))
