@@ -75,3 +75,17 @@ def test_one_kernel_beside_several_is_told() -> None:
 def listed(figures: list[float]) -> str:
     *most, last = (f"{figure:.1f}" for figure in figures)
     return f"{', '.join(most)} and {last}"
+
+
+def test_rows_in_parts_are_told() -> None:
+    data = json.loads((DOCS / "calibration/h200_few_long_rows.json").read_text("utf-8"))
+    parts = {one["variant"]: one["graph_us"] for one in data["parts"]}
+    whole = {one["variant"]: one for one in data["whole"]}
+    page, few, lse = " ".join(PAGE.split()), whole["few_8_128256"], whole["lse_8_128256"]
+    assert (
+        f"take {parts['sp_8']:.1f} and {parts['sp_64']:.1f} us (in one kernel {few['graph_us']:.1f} and"
+        in page
+    )
+    assert f"Inductor {few['graph_us'] * few['of_inductor_in_graphs']:.1f} for 8 rows" in page
+    told = f"{parts['sp_lse8']:.1f} and {parts['sp_lse64']:.1f} us ({lse['graph_us']:.1f} and"
+    assert f"logarithms of their sums {told}" in page

@@ -82,12 +82,10 @@ def is_refused(graph: Graph, machine: Machine) -> bool:
 
 
 def is_weighed(graph: Graph, machine: Machine) -> bool:
-    """Whether several kernels may well be faster than the one that computes a graph: its loop does with what streams
-    what a kernel before it could do once. It has no scores to multiply, or widens keys and values. Or it has a few
-    long rows, of whose parts several SMs may have some.
+    """Whether several kernels may well be faster than the one that computes a graph, which is not refused: its loop
+    does with what streams what a kernel before it could do once. It has no scores to multiply, or widens keys and
+    values. Or the graph has a few long rows, of whose parts several SMs may have some.
     """
-    if is_refused(graph, machine):
-        return False
     if with_parts_of_rows(graph, machine) is not graph:
         return True
     region = first_program(graph, machine).region
