@@ -56,8 +56,8 @@ def compile(
     time_limit: seconds for all of it; what there was no time for, `summary["skipped"]` says. None takes the time that
         it takes to prove the best schedule.
     cut: look for a cut into several kernels also where one computes all. Without it a graph gets a `Build` where one
-        kernel computes all of it, and a `CutBuild` where none does, or where kernels are faster one after the other
-        than a loop that does their work again for each tile (softmaxes of an input, keys and values of 8 bits).
+        kernel computes all of it, and a `CutBuild` where none does, or where several are clearly faster by the model
+        (docs/cuts.md has the kinds of graphs for which that is asked).
     tuned: choose by what `wsopt tune` has measured; `card` says on which GPU, if there are several.
     use_cache: read and write the cache of finished builds.
     scheduler: the address of a Dask scheduler, such as "tcp://10.0.0.1:8786", whose workers search instead.

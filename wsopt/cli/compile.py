@@ -65,8 +65,8 @@ def compile_(
 ) -> None:
     """Compile a graph into a folder with graph.json, schedule.json, kernel.py, report.txt and search.json.
 
-    A graph that no single kernel computes is cut into several, with one run(). One with named dimensions (dims) is
-    compiled for their ranges, to a few kernels with one run().
+    A graph that no single kernel computes is cut into several, with one run(); so are some for which several are
+    clearly faster. One with named dimensions (dims) is compiled for their ranges, to a few kernels with one run().
     """
     from wsopt.folder import check_target
     from wsopt.graph.symbolic import SymbolicGraph, load_any
