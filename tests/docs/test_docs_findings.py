@@ -637,3 +637,16 @@ def test_few_long_rows() -> None:
             before["of_inductor_in_graphs"],
         )
         assert told.format(*figures) in PAGE
+
+
+def test_rows_that_are_not_there() -> None:
+    rows = {row["name"]: row for row in measured("quantized/h200_caches_each")["rows"]}
+    own = [rows[name] for name in ("dec_f8", "dec_i8", "dec_bf16", "dec_f8_token")]
+    predicted, took = ([f"{us:.1f}" for us in each] for each in zip(*map(both, own), strict=True))
+    told = "predicted {} us, over i8 {}, over bf16 {}, with scales of tokens {}; on one card more they took"
+    assert f"{told.format(*predicted)} {took[0]}, {took[1]}, {took[2]} and {took[3]} us" in PAGE
+
+
+def both(row: dict[str, Any]) -> tuple[float, float]:
+    """A kernel's predicted time, and what it takes."""
+    return row["predicted_us"], row["kernel"]["median_us"]
