@@ -21,7 +21,7 @@ from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
 from wsopt.partition.accept import first_program, refusal_of
 from wsopt.partition.build import CutBuild, cut_build
-from wsopt.partition.cut import Cut, cutter_of
+from wsopt.partition.cut import Cut, Cutter, cutter_of
 from wsopt.partition.document import CutRecord, record_of, record_text
 from wsopt.partition.exact_products import written_out
 from wsopt.partition.few_rows import with_parts_of_rows
@@ -67,13 +67,19 @@ def build_cut(
         cutter = cutter_of(graph, Prices(machine, use_cache, show, workers, deadline))
         cutter.check()  # what is wrong with a graph is told wherever this runs
         require_triton("compiling a kernel")
-        best, others = cutter.settled(), with_parts_of_rows(graph, machine)
-        if others is not graph:
-            best = min(best, cutter_of(others, cutter.prices).settled(), key=lambda cut: cut.microseconds)
-        record, files = _files(best, machine)
+        record, files = _files(_best(graph, cutter), machine)
         if use_cache and not record.skipped:
             cache.put(key, files)
     return cut_build(files, time.monotonic() - deadline.began)
+
+
+def _best(graph: Graph, cutter: Cutter) -> Cut:
+    """The faster cut: of the graph, or of the one with few long rows in parts, if kernels compute that."""
+    found, parted = cutter.settled(), with_parts_of_rows(graph, cutter.prices.machine)
+    if parted is graph:
+        return found
+    other = cutter_of(parted, cutter.prices)
+    return min(found, other.settled(), key=lambda cut: cut.microseconds) if other.computes else found
 
 
 def is_refused(graph: Graph, machine: Machine) -> bool:
