@@ -22,7 +22,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.partition.build import CutBuild
-from wsopt.partition.make import build_cut, if_several_are_faster, is_refused, is_weighed, unless_infeasible
+from wsopt.partition.make import build_cut, one_or_several
 from wsopt.pool.cluster import workers_at
 from wsopt.program.conditions import FREE
 from wsopt.ranges.build import RangeBuild
@@ -82,7 +82,7 @@ def compile(
             )
 
     found: Build | CutBuild
-    if cut or (not tuned and under is None and is_refused(read, record)):
+    if cut:
         found = several()
     elif tuned:
         from wsopt.tune.tuned import tuned_build
@@ -90,10 +90,8 @@ def compile(
         found = tuned_build(read, record, card=card, use_cache=use_cache, progress=show, tell=_warn)
     elif under is not None:
         found = one()
-    elif time_limit is None and is_weighed(read, record):
-        found = if_several_are_faster(one, several)
     else:
-        found = unless_infeasible(one, several)
+        found = one_or_several(read, record, one, several, weighed=time_limit is None)
     if directory is not None:
         found.save(directory)
     return found

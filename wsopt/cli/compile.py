@@ -71,7 +71,7 @@ def compile_(
     from wsopt.folder import check_target
     from wsopt.graph.symbolic import SymbolicGraph, load_any
     from wsopt.machine.load import load_machine
-    from wsopt.partition.make import if_several_are_faster, is_refused, is_weighed, unless_infeasible
+    from wsopt.partition.make import one_or_several
     from wsopt.program.conditions import FREE
     from wsopt.schedule.spec import parse_conditions
 
@@ -93,15 +93,13 @@ def compile_(
         raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
     one = functools.partial(_one_kernel, read, asked, conditions, tuned=tuned, card=card)
     several = functools.partial(_several_kernels, read, asked)
-    if cut or (not (tuned or under is not None) and is_refused(read, asked.machine)):
+    if cut:
         _one_kernel_options(tuned=tuned, under=under, what="is for one kernel, not for a cut")
         _write(several(), asked)
     elif tuned or under is not None:
         _write(one(), asked)
-    elif time_limit is None and is_weighed(read, asked.machine):
-        _write(if_several_are_faster(one, several), asked)
     else:
-        _write(unless_infeasible(one, several), asked)
+        _write(one_or_several(read, asked.machine, one, several, weighed=time_limit is None), asked)
 
 
 def _one_kernel(

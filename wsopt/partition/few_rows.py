@@ -8,14 +8,11 @@ brought together, and what is computed of a row's elements reads those two.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
-from wsopt.frontend.names import free_name, names_of
-from wsopt.graph.serialize import graph_to_json, scalar_to_json
-from wsopt.graph.types import Graph, Node, Operand
-from wsopt.lowering.reduced_graph import parse_derived
+from wsopt.graph.types import Graph, Node
 from wsopt.machine.types import Machine
+from wsopt.partition.replaced import Writer, replaced
 
 _LONG = 16384
 """Elements of a row from which on it is cut to parts: shorter ones take less time than a further launch."""
@@ -25,25 +22,15 @@ _LEAST_PART, _MOST_PARTS, _UNIT = 1024, 256, 8
 
 _REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
 
-Write = Callable[..., str]
-"""Writes a node, by what it is for, its operation, operands and attributes, and gives its name."""
-
 
 def with_parts_of_rows(graph: Graph, machine: Machine) -> Graph:
     """The graph with rows in parts where they are few and long; itself where none are."""
-    wanted = {node.name: parts for node in graph.nodes if (parts := _parts(graph, node, machine)) > 1}
-    if not wanted:
-        return graph
-    taken, data = names_of(graph), graph_to_json(graph)
-    kept = [written for written in data["nodes"] if written["name"] not in wanted]
-    own = [
-        one
+    wanted = {
+        node.name: partial(_write, graph, node, parts)
         for node in graph.nodes
-        if node.name in wanted
-        for one in _written(graph, node, wanted[node.name], taken)
-    ]
-    data["nodes"] = kept + own
-    return parse_derived(data, graph)
+        if (parts := _parts(graph, node, machine)) > 1
+    }
+    return replaced(graph, wanted)
 
 
 def _parts(graph: Graph, node: Node, machine: Machine) -> int:
@@ -59,16 +46,8 @@ def _parts(graph: Graph, node: Node, machine: Machine) -> int:
     return next((n for n in fitting if rows * n >= 2 * machine.sm_count), fitting[-1] if fitting else 1)
 
 
-def _written(graph: Graph, node: Node, parts: int, taken: set[str]) -> list[dict[str, Any]]:
-    """The nodes that stand for one of rows in parts, the last of which has its name."""
-    nodes: list[dict[str, Any]] = []
-
-    def write(what: str, op: str, *inputs: Operand, **attrs: object) -> str:
-        name = free_name(f"{node.name}_{what}", taken) if what else node.name
-        operands = [scalar_to_json(operand) for operand in inputs]
-        nodes.append({"name": name, "op": op, "inputs": operands, "attrs": attrs})
-        return name
-
+def _write(graph: Graph, node: Node, parts: int, write: Writer) -> None:
+    """Write the nodes that stand for one of rows in parts."""
     (x,) = node.tensors
     *outer, length = graph.type_of(x).shape
     cut = write("parts", "reshape", x, shape=[*outer, parts, length // parts])
@@ -79,10 +58,9 @@ def _written(graph: Graph, node: Node, parts: int, taken: set[str]) -> list[dict
     else:
         made = _softened(node.op, cut, within, over, write)
     write("", "reshape", made, shape=list(node.type.shape))
-    return nodes
 
 
-def _softened(op: str, cut: str, within: dict[str, object], over: dict[str, object], write: Write) -> str:
+def _softened(op: str, cut: str, within: dict[str, object], over: dict[str, object], write: Writer) -> str:
     """A softmax, or the logarithm of the sum of exponentials, of rows in parts."""
 
     def finite(what: str, maximum: str) -> str:

@@ -104,6 +104,24 @@ less a sum of predictions says nothing, and launches and a workspace are saved.
 """
 
 
+def one_or_several(
+    graph: Graph,
+    machine: Machine,
+    one: Callable[[], Build],
+    several: Callable[[], CutBuild],
+    *,
+    weighed: bool = True,
+) -> Build | CutBuild:
+    """The build of `one` kernel, or of `several` where one does not compute the graph, or where several are clearly
+    faster by the model, if that may be `weighed`.
+    """
+    if is_refused(graph, machine):
+        return several()
+    if weighed and is_weighed(graph, machine):
+        return if_several_are_faster(one, several)
+    return unless_infeasible(one, several)
+
+
 def if_several_are_faster(one: Callable[[], Build], several: Callable[[], CutBuild]) -> Build | CutBuild:
     """The build of `one` kernel, or of `several` where those are clearly faster by the model."""
     cut = several()
