@@ -104,8 +104,9 @@ def test_joined_tensors_are_stored_with_their_dimensions_in_another_order() -> N
     assert by_axis == [{Role.BATCH: 36 * 128, Role.ROW: 128, Role.COLUMN: 1}] * 2
 
 
-def sliced_result(g: GraphBuilder) -> Symbol:
-    return g.neg(g.slice(g.exp(g.input("x", (64, 128), "f32"), name="e"), stop=64, name="s"), name="y")
+def running(g: GraphBuilder) -> Symbol:
+    """Running sums, of which a part is no running sum of a part."""
+    return g.cumsum(g.input("x", (64, 128), "f32"), axis=1, name="e")
 
 
 def unequal(g: GraphBuilder) -> Symbol:
@@ -126,18 +127,25 @@ def joined_both_ways(g: GraphBuilder) -> Symbol:
 
 SLICES: dict[str, tuple[Body, str]] = {
     "of a result": (
-        sliced_result,
-        "node s: e, of which it is a slice, is computed: take slices of the inputs",
+        lambda g: g.neg(g.slice(running(g), axis=1, stop=64, name="s"), name="y"),
+        "node s: e, of which it is a slice, is computed; compute e before, and make it an input",
     ),
     "every second": (
         lambda g: g.neg(g.slice(g.input("x", (64, 128), "f32"), step=2, name="s")),
         "node s: a slice with a step of 2 is not lowered; make s an input, and hand over a dense copy of the slice",
     ),
-    "beside a product": (
+    "between copies' places": (
         lambda g: g.matmul(
-            g.slice(g.input("x", (64, 128), "f16"), stop=64, name="s"), g.input("w", (64, 64), "f16")
+            g.slice(g.input("x", (64, 128), "f16"), start=9, stop=73, name="s"), g.input("w", (64, 64), "f16")
         ),
-        "node s: slices are not lowered beside products; make s an input, and hand over the slice",
+        "tensor x: a part of its last axis begins at element 9; TMA begins at multiples of 16 bytes",
+    ),
+    "zeros around a vector": (
+        lambda g: g.add(
+            g.matmul(g.input("x", (64, 128), "f16"), g.input("w", (128, 64), "f16")),
+            g.pad(g.input("b", (56,), "f16"), low=(8,), high=(0,), name="p"),
+        ),
+        "node add_0: b is read by address, and not with zeros around it; compute p before, and make it an input",
     ),
     "a view alone": (
         lambda g: g.reshape(g.input("x", (64, 128), "f32"), shape=(128, 64), name="s"),

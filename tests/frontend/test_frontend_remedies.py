@@ -326,20 +326,15 @@ REMEDIES: dict[str, Remedy] = {
     "a projection before attention": Remedy(
         projected(computed=True), "compute m before, and make it an input", projected(computed=False)
     ),
-    "a slice beside a product": Remedy(
-        lambda g: g.matmul(g.slice(g.input("x", (256, 256), "f16"), stop=64), g.input("w", (64, 512), "f16")),
-        "hand over the slice, with its strides",
-        lambda g: g.matmul(g.input("x", (256, 64), "f16", strides=(256, 1)), g.input("w", (64, 512), "f16")),
-    ),
     "rows that are added by index": Remedy(
         lambda g: g.scatter_add(*added_rows(g)),
         "where rows are finite, write it as a product: x + matmul(hot, rows)",
         lambda g: by_product(g, *added_rows(g)),
     ),
     "a slice of what is computed": Remedy(
-        lambda g: g.neg(g.slice(g.exp(g.input("x", (64, 128), "f32")), stop=64)),
-        "take slices of the inputs that it is computed from",
-        lambda g: g.neg(g.exp(g.slice(g.input("x", (64, 128), "f32"), stop=64))),
+        lambda g: g.neg(g.slice(g.softmax(g.input("x", (64, 128), "f32"), name="e"), axis=1, stop=64)),
+        "compute e before, and make it an input",
+        lambda g: g.neg(g.slice(g.input("e", (64, 128), "f32"), axis=1, stop=64)),
     ),
     "parts of different lengths": Remedy(
         lambda g: g.concat(g.input("x", (64, 128), "f32"), g.input("y", (64, 64), "f32")),

@@ -153,7 +153,8 @@ def make_box(name: str, view: View, extents: Mapping[Role, int]) -> Box:
     inner = shape[-1] * view.dtype.bits // 8
     swizzles = _FRAGMENT_SWIZZLES if view.packing is Packing.FRAGMENTS else SWIZZLES
     swizzle = swizzle_of(inner, math.prod(shape[:-1]), swizzles)
-    return Box(name, view, (*shape[:-1], shape[-1] // word_elements(view)), swizzle)
+    first = tuple(view.first.items())
+    return Box(name, view, (*shape[:-1], shape[-1] // word_elements(view)), swizzle, first=first)
 
 
 def part_boxes(name: str, view: View, extents: Mapping[Role, int]) -> tuple[Box, ...]:
@@ -165,8 +166,8 @@ def part_boxes(name: str, view: View, extents: Mapping[Role, int]) -> tuple[Box,
         own = dict(zip(roles, chosen, strict=True))
         ending = "".join(f"_{own[role].first}" for role in cut)
         box = make_box(name + ending, view, {role: part.length for role, part in own.items()})
-        begins = tuple((role, part.first) for role, part in own.items() if part.first)
-        found.append(replace(box, first=begins))
+        begins = view.first | {role: view.first.get(role, 0) + part.first for role, part in own.items()}
+        found.append(replace(box, first=tuple((role, at) for role, at in begins.items() if at)))
     return tuple(found)
 
 
@@ -175,7 +176,7 @@ def row_box(name: str, view: View, extents: Mapping[Role, int], most: int, *, ac
     parts of `most`. What lies turned is swizzled, for a warp reads it across; and all is where a warp lies `across`.
     """
     if across or is_turned(view):
-        return replace(make_box(name, view, extents), first=tuple(view.first.items()))
+        return make_box(name, view, extents)
     *outer, columns = (1 if role in OUTER else extents[role] for role in view.roles)
     extent = view.of(view.roles[-1], view.extents[-1])
     fold = most if columns > most and extent % most == 0 and not view.cutouts else 0

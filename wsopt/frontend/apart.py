@@ -11,12 +11,11 @@ import itertools
 import math
 from dataclasses import dataclass, field, replace
 
+from wsopt.frontend.derived import derived
 from wsopt.frontend.kinds import is_pointwise
 from wsopt.graph.needed import needed
-from wsopt.graph.ops import OPS
-from wsopt.graph.types import AttrValue, DType, Graph, Node, Operand, TensorType
+from wsopt.graph.types import AttrValue, Graph, Node, Operand, TensorType
 
-_SCALARS = {int: TensorType((), DType.I32), float: TensorType((), DType.F32)}
 _TOGETHER = {"reduce_max": "maximum", "reduce_min": "minimum", "reduce_sum": "add"}
 """Reductions, and what makes one of those of two parts."""
 
@@ -169,9 +168,6 @@ class _Apart:
         name: str = "",
     ) -> str:
         """Write a node in the place of another, with a name of its own if none is given; its name."""
-        types = tuple(self._type(x) for x in inputs)
-        attrs = {attr.name: (given or {}).get(attr.name, attr.default) for attr in OPS[op].attrs}
-        found, full = OPS[op].infer(types, attrs)
         if not name:
             known = (
                 {one.name for one in self.graph.inputs}
@@ -180,10 +176,8 @@ class _Apart:
             )
             tries = (f"{node.name}_{number}" for number in itertools.count(1))
             name = next(one for one in tries if one not in known)
-        self.nodes[name] = Node(name, op, inputs, tuple(sorted(full.items())), found)
+        self.nodes[name] = derived(name, op, inputs, self._type, given)
         return name
 
-    def _type(self, operand: Operand) -> TensorType:
-        if not isinstance(operand, str):
-            return _SCALARS[type(operand)]
-        return self.nodes[operand].type if operand in self.nodes else self.graph.type_of(operand)
+    def _type(self, name: str) -> TensorType:
+        return self.nodes[name].type if name in self.nodes else self.graph.type_of(name)

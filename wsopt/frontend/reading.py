@@ -9,12 +9,12 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, RawView
 from wsopt.frontend.expand import SOURCES
-from wsopt.frontend.kinds import gathered
+from wsopt.frontend.kinds import gathered, is_matmul
 from wsopt.frontend.pages import paged_operand
 from wsopt.frontend.values import Pool, Term
 from wsopt.graph.lengths import compared_extents
 from wsopt.graph.types import DType, Node
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import FULL, Role
 
 _WITH_ZERO = 3
 """Inputs of a `dequantize` that has zeros."""
@@ -85,7 +85,7 @@ def source(
     reader.raw[use] = view
     reader.read.add(use)
     spans = KERNEL_AXES & {axes.roles.get(dim.axis) for dim in view.dims}
-    if any(dim.padded for dim in view.dims) and not spans >= {Role.ROW, Role.COLUMN}:
+    if any(dim.padded for dim in view.dims) and not (is_matmul(node) or spans >= FULL):
         raise LoweringError(
             f"node {node.name}: {view.tensor} is read by address, and not with zeros around it; "
             f"{remedies.computed_before([str(node.inputs[operand])])}"

@@ -13,14 +13,12 @@ ALIKE = "give every tensor all of them, as a dense copy of what repeats along th
 OWN_SUMS = (
     "write it by sums of the elements alone, as a variance is the mean of squares less the squared mean"
 )
-SLICE_BEFORE = "make {} an input, and hand over the slice, with its strides: it is a view, and moves nothing"
 SLICE_COPY = "make the slice an input, and hand over a dense copy of it"
 WHOLE_TILE = "give an input both, as a dense copy of what repeats along them"
 FIRST_ELEMENT = (
     "let slices, zeros around a tensor and parts that are joined begin at a multiple of {} elements, or hand over a "
     "dense copy of what is read"
 )
-SLICE_INPUTS = "take slices of the inputs that it is computed from"
 OWN_OUTPUTS = "make each part that is computed an output, and join them outside of the graph"
 ROWS_BY_PRODUCT = (
     "where rows are finite, write it as a product: x + matmul(hot, rows), with hot = cast(cast(equal(iota, indices), "

@@ -36,6 +36,7 @@ from wsopt.frontend.pages import check_pages, own_gathers
 from wsopt.frontend.relations import relate_axes
 from wsopt.frontend.row_roles import assign_rows
 from wsopt.frontend.segments import assign_segments, check_segments
+from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.frontend.widened import with_bare_operands
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tensors.views import K_BLOCK, Role
@@ -65,7 +66,7 @@ def _check_operands(
             name = node.tensors[operand]
             if kind is Kind.CHAIN and gathered(graph, name):
                 continue
-            if input_path(graph, name, ("reshape", "transpose")) is None:  # slices were refused before
+            if input_path(graph, name) is None:
                 raise LoweringError(
                     f"node {node.name}: operand {operand} of the matmul is computed by "
                     f"{producer(graph, name).op} node {name}; it has to be an input of the graph "
@@ -95,7 +96,7 @@ def _check_elementwise(graph: Graph) -> None:
         known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
         known |= node.op == "dequantize" and node.name in operands
         known |= node.op == "transpose" and node.name in operands
-        if not known and input_path(graph, node.name, ("reshape", "transpose")) is None:
+        if not known and input_path(graph, node.name) is None:
             remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""
             raise LoweringError(
                 f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
@@ -103,25 +104,14 @@ def _check_elementwise(graph: Graph) -> None:
             )
 
 
-def _check_slices(graph: Graph, matmuls: list[Node]) -> None:
-    """Refuse slices and zeros around tensors beside products, and of what is computed."""
+def _check_slices(graph: Graph) -> None:
+    """Refuse slices of what is computed, and zeros around it; those that slices of inputs make are written so."""
     for node in (node for node in graph.nodes if node.op in ("slice", "pad")):
-        if matmuls and node.op == "pad":
-            raise LoweringError(
-                f"node {node.name}: pad is not lowered beside products; {remedies.computed_before([node.name])}"
-            )
-        if matmuls:
-            raise LoweringError(
-                f"node {node.name}: slices are not lowered beside products; {remedies.SLICE_BEFORE.format(node.name)}"
-            )
-        if node.op == "pad" and input_path(graph, node.name) is None:
-            raise LoweringError(
-                f"node {node.name}: {node.tensors[0]}, around which it puts zeros, is computed; "
-                f"{remedies.computed_before([node.tensors[0]])}"
-            )
         if input_path(graph, node.name) is None:
+            what = "around which it puts zeros" if node.op == "pad" else "of which it is a slice"
             raise LoweringError(
-                f"node {node.name}: {node.tensors[0]}, of which it is a slice, is computed: {remedies.SLICE_INPUTS}"
+                f"node {node.name}: {node.tensors[0]}, {what}, is computed; "
+                f"{remedies.computed_before([node.tensors[0]])}"
             )
 
 
@@ -350,10 +340,10 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
-    graph = with_bare_operands(taken_apart(graph))
+    graph = with_bare_operands(with_sliced_inputs(taken_apart(graph)))
     kind, graph = kind_of(graph), own_gathers(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]
-    _check_slices(graph, matmuls)
+    _check_slices(graph)
     _check_joints(graph, kind)
     _check_gathers(graph, kind)
     check_segments(graph, kind)

@@ -1,0 +1,102 @@
+"""Products of slices of tensors, and of tensors with zeros around them: copies begin and end where those do."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+from emit_builds import Body, Emitted, build, check_computes, check_shows, graph_of, structure
+from emit_checks import check_machine_code
+
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.program.types import Structure
+
+
+def gated(g: GraphBuilder) -> Symbol:
+    """y = silu(x w[:, :128]) * x w[:, 128:], from one product with packed weights."""
+    x, w = g.input("x", (200, 192), "bf16"), g.input("w", (192, 256), "bf16", constant=True)
+    h = g.cast(g.matmul(x, w), "bf16")
+    return g.cast(
+        g.mul(g.silu(g.slice(h, axis=1, stop=128)), g.slice(h, axis=1, start=128)), "bf16", name="y"
+    )
+
+
+def attention(g: GraphBuilder) -> Symbol:
+    """Attention of queries, keys and values that lie beside each other in a token's row."""
+    packed = g.reshape(g.input("qkv", (2, 200, 3 * 2 * 64), "bf16"), shape=(2, 200, 3, 2, 64))
+    q, k, v = (
+        g.transpose(
+            g.reshape(g.slice(packed, axis=2, start=place, stop=place + 1), shape=(2, 200, 2, 64)),
+            perm=(0, 2, 1, 3),
+        )
+        for place in range(3)
+    )
+    weights = g.cast(g.softmax(g.mul(g.matmul(q, k, transpose_b=True), 0.125)), "bf16")
+    return g.cast(g.matmul(weights, v), "bf16", name="y")
+
+
+def window(g: GraphBuilder) -> Symbol:
+    """A product of 100 of 512 contracted elements, of rows and of columns inside their tensors."""
+    x, w = g.input("x", (512, 512), "bf16"), g.input("w", (512, 512), "bf16", constant=True)
+    inner = {"start": 104, "stop": 204}
+    rows = g.slice(g.slice(x, axis=1, **inner), axis=0, start=3, stop=203)
+    columns = g.slice(g.slice(w, axis=0, **inner), axis=1, start=64, stop=192)
+    return g.cast(g.matmul(rows, columns), "bf16", name="y")
+
+
+def padded(g: GraphBuilder) -> Symbol:
+    """Zeros before and behind rows and contracted elements."""
+    x, w = g.input("x", (100, 104), "bf16"), g.input("w", (192, 128), "bf16", constant=True)
+    return g.cast(g.matmul(g.pad(x, low=(60, 24), high=(40, 64)), w), "bf16", name="y")
+
+
+def beside(g: GraphBuilder) -> Symbol:
+    """A residual and a bias that are parts of tensors, and a tile with zeros around it."""
+    x, w = g.input("x", (200, 128), "bf16"), g.input("w", (128, 128), "bf16", constant=True)
+    r, b = g.input("r", (200, 384), "bf16"), g.input("b", (512,), "f32", constant=True)
+    e = g.pad(g.input("e", (120, 128), "bf16"), low=(30, 0), high=(50, 0))
+    y = g.matmul(x, w) + g.slice(r, axis=1, start=128, stop=256) + g.slice(b, start=256, stop=384) + e
+    return g.cast(y, "bf16", name="y")
+
+
+CASES: dict[str, tuple[Body, Structure]] = {
+    "gate": (gated, structure(64, 64)),
+    "attention": (attention, structure(64, 64)),
+    "window": (window, structure(64, 64)),
+    "padded": (padded, structure(64, 64)),
+    "beside": (beside, structure(64, 64, subtiles=2)),
+}
+
+
+@functools.cache
+def made(name: str) -> Emitted:
+    body, cut = CASES[name]
+    return build(graph_of(body), cut, 128)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_computes(name: str) -> None:
+    check_computes(made(name))
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", CASES)
+def test_compiles(name: str) -> None:
+    check_machine_code(made(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "good", "wrong"),
+    [
+        ("gate", "TILE_COLUMNS + 128]", "TILE_COLUMNS + 120]"),
+        ("attention", "group + 4", "group + 3"),
+        ("window", "TILE_DEPTH + 104]", "TILE_DEPTH + 96]"),
+        ("padded", "row_tile * TILE_ROWS + -60", "row_tile * TILE_ROWS"),
+        ("beside", "SUBTILE_COLUMNS + 128", "SUBTILE_COLUMNS + 136"),
+        ("beside", "columns + 256", "columns"),
+    ],
+)
+def test_a_wrong_place_shows(name: str, good: str, wrong: str) -> None:
+    check_shows(made(name), good, wrong)

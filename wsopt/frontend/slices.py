@@ -1,0 +1,210 @@
+"""Slices of what is computed, written as the same computation of slices of inputs.
+
+The gate of a product with packed weights is `(x @ w)[:, :n]`. That is `x @ w[:, :n]`, and a slice of an input costs
+a kernel nothing: its copies begin further inside the tensor. So the two halves of such a product are two products of
+one loop, and what is computed with both is computed on their tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from wsopt.frontend.derived import derived
+from wsopt.frontend.kinds import NORMS, input_path, is_matmul, is_pointwise, matmul_dims
+from wsopt.frontend.names import free_name, names_of
+from wsopt.graph.infer import places
+from wsopt.graph.needed import needed
+from wsopt.graph.types import AttrValue, Graph, Node, Operand, TensorType
+
+_TO_ONE = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "logsumexp", "reduce_argmax")
+"""Operations that leave one element, or none, of the axis that they name."""
+_ALONG = ("softmax", "cumsum")
+"""Operations that keep the axis along which they compute."""
+
+
+class _Part(NamedTuple):
+    """What a slice has of an axis, which counts from the front: the places from `start` on, before `stop`."""
+
+    axis: int
+    start: int
+    stop: int
+
+
+def with_sliced_inputs(graph: Graph) -> Graph:
+    """The graph with slices of computed tensors taken of inputs, where what computes them allows that; itself where
+    there are none. The others stay as they are.
+    """
+    if not any(_is_of_computed(graph, node) for node in graph.nodes):
+        return graph
+    writer = _Writer(graph, names_of(graph))
+    for node in graph.nodes:
+        writer.write(node)
+    if not writer.instead:
+        return graph
+    # A slice of a slice along another axis has moved above that, which moves next.
+    return with_sliced_inputs(needed(replace(graph, nodes=tuple(writer.nodes.values()))))
+
+
+def _is_of_computed(graph: Graph, node: Node) -> bool:
+    return node.op == "slice" and node.attr("step", int) == 1 and input_path(graph, node.name) is None
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes a graph's nodes anew. `known` has the parts of tensors that are written already, `instead` what is read
+    in the place of slices.
+    """
+
+    graph: Graph
+    taken: set[str]
+    nodes: dict[str, Node] = field(default_factory=dict)
+    known: dict[tuple[str, _Part], str | None] = field(default_factory=dict)
+    instead: dict[str, str] = field(default_factory=dict)
+
+    def write(self, node: Node) -> None:
+        """Write a node; a slice of what is computed as the computation of slices, which others read instead."""
+        found = self._sliced(node) if _is_of_computed(self.graph, node) else None
+        if found is None:
+            inputs = tuple(self.instead.get(str(one), one) for one in node.inputs)
+            self.nodes[node.name] = node if inputs == node.inputs else replace(node, inputs=inputs)
+            return
+        self.instead[node.name] = found
+        if node.name in self.graph.outputs:
+            self.nodes[node.name] = replace(self.nodes[found], name=node.name)
+
+    def _sliced(self, node: Node) -> str | None:
+        along, source = node.attr("axis", int), node.tensors[0]
+        found = places(dict(node.attrs), self._type(source).shape[along])
+        part = _Part(along, found.start, found.stop)
+        return None if found.start == 0 and node.type == self._type(source) else self._part(source, part)
+
+    def _part(self, name: str, part: _Part) -> str | None:
+        """The tensor that is so much of another one; None where it cannot be computed by itself."""
+        if (part.start, part.stop) == (0, self._type(name).shape[part.axis]):
+            return name
+        key = name, part
+        if key not in self.known:
+            of_input = input_path(self.graph, name) is not None
+            node = self.graph.producer(name)
+            self.known[key] = (
+                self._slice(name, part) if node is None or of_input else self._computed(node, part)
+            )
+        return self.known[key]
+
+    def _slice(self, name: str, part: _Part) -> str:
+        return self._node(name, "slice", (name,), {"axis": part.axis, "start": part.start, "stop": part.stop})
+
+    def _computed(self, node: Node, part: _Part) -> str | None:
+        """A part of a node's result."""
+        if node.op == "iota":
+            return self._counted(node, part)
+        if node.op == "reshape":
+            return self._reshaped(node, part)
+        if node.op == "slice" and node.attr("axis", int) == part.axis:
+            return self._sliced_again(node, part)
+        wanted = _operands(self.graph, node, part)
+        if wanted is None:
+            return None
+        inputs = list[Operand]()
+        for operand, own in zip(node.inputs, wanted, strict=True):
+            made = self._part(operand, own) if isinstance(operand, str) and own is not None else operand
+            if made is None:
+                return None
+            inputs.append(made)
+        return self._node(node.name, node.op, tuple(inputs), dict(node.attrs))
+
+    def _counted(self, node: Node, part: _Part) -> str:
+        """A part of an index along an axis."""
+        shape = list(node.type.shape)
+        shape[part.axis] = part.stop - part.start
+        name = self._node(node.name, "iota", (), dict(node.attrs) | {"shape": tuple(shape)})
+        counts = node.attr("axis", int) == part.axis and part.start
+        return self._node(node.name, "add", (name, part.start)) if counts else name
+
+    def _sliced_again(self, node: Node, part: _Part) -> str | None:
+        """A part of a slice along its axis: one of what it is a slice of."""
+        own = places(dict(node.attrs), self._type(node.tensors[0]).shape[part.axis])
+        if own.step > 1:
+            return None
+        return self._part(node.tensors[0], _Part(part.axis, own.start + part.start, own.start + part.stop))
+
+    def _reshaped(self, node: Node, part: _Part) -> str | None:
+        """A part of a tensor that is seen in another shape: of the axis before that begins at the same place."""
+        (source,), shape = node.tensors, node.type.shape
+        before, outer = self._type(source).shape, math.prod(shape[: part.axis])
+        inner = math.prod(shape[part.axis + 1 :])
+        for axis in range(len(before)):
+            own = math.prod(before[axis + 1 :])
+            ends = [place * inner for place in (part.start, part.stop)]
+            if math.prod(before[:axis]) != outer or any(end % own for end in ends):
+                continue
+            made = self._part(source, _Part(axis, *(end // own for end in ends)))
+            seen = (*shape[: part.axis], part.stop - part.start, *shape[part.axis + 1 :])
+            return None if made is None else self._node(node.name, "reshape", (made,), {"shape": seen})
+        return None
+
+    def _node(
+        self, wish: str, op: str, inputs: tuple[Operand, ...], given: dict[str, AttrValue] | None = None
+    ) -> str:
+        name = free_name(f"{wish}_part", self.taken)
+        self.taken.add(name)
+        self.nodes[name] = derived(name, op, inputs, self._type, given)
+        return name
+
+    def _type(self, name: str) -> TensorType:
+        return self.nodes[name].type if name in self.nodes else self.graph.type_of(name)
+
+
+def _operands(graph: Graph, node: Node, part: _Part) -> tuple[_Part | None, ...] | None:
+    """For each operand of a node what of it makes a part of the node's result: None is all of it. No tuple at all
+    where parts of operands do not make it.
+    """
+    if is_pointwise(node):
+        return tuple(_broadcast(graph, node, one, part) for one in node.inputs)
+    if is_matmul(node):
+        return _of_product(graph, node, part)
+    axis = part.axis
+    if node.op in NORMS:
+        return (part, *(None for _ in node.inputs[1:])) if axis < node.type.rank - 1 else None
+    if node.op in _ALONG:
+        return (part,) if axis != node.attr("axis", int) else None
+    if node.op in _TO_ONE:
+        goes = node.attr("axis", int) <= axis and not node.attr("keepdims", bool)
+        return (part._replace(axis=axis + goes),)
+    match node.op:
+        case "transpose":
+            return (part._replace(axis=node.attr("perm", tuple)[axis]),)
+        case "slice":
+            return (part,)
+        case "dequantize" if axis < node.type.rank - 1 and not node.attr("block"):
+            return tuple(part for _ in node.inputs)
+    return None
+
+
+def _broadcast(graph: Graph, node: Node, operand: Operand, part: _Part) -> _Part | None:
+    """A part of an operand that is broadcast to a node's shape: nothing less where it is the same everywhere."""
+    if not isinstance(operand, str):
+        return None
+    shape = graph.type_of(operand).shape
+    axis = part.axis - node.type.rank + len(shape)
+    return part._replace(axis=axis) if axis >= 0 and shape[axis] > 1 else None
+
+
+def _of_product(graph: Graph, node: Node, part: _Part) -> tuple[_Part | None, ...] | None:
+    """What of a product's operands makes a part of its rows, of its columns, or of a batch."""
+    left, right = node.tensors[:2]
+    back = part.axis - node.type.rank
+    (rows, _), (columns, _) = matmul_dims(node)
+    if back == -1:
+        return (
+            None,
+            _Part(graph.type_of(right).rank + columns, part.start, part.stop),
+            *[None] * len(node.tensors[2:]),
+        )
+    if len(node.tensors) > 2:  # rows of groups that are cut elsewhere
+        return None
+    if back == -2:
+        return _Part(graph.type_of(left).rank + rows, part.start, part.stop), None
+    return _broadcast(graph, node, left, part), _broadcast(graph, node, right, part)
