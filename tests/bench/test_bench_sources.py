@@ -148,6 +148,20 @@ def test_norms_and_a_softmax() -> None:
     assert "s = torch.softmax(x, 1)" in text
 
 
+def test_parts_and_what_is_joined() -> None:
+    nodes = [
+        ("first", "slice", ["x"], {"axis": 1, "stop": 8}),
+        ("last", "slice", ["x"], {"start": -8, "step": 2}),
+        ("rows", "slice", ["x"], {"axis": -2, "start": 2, "stop": 4}),
+        ("both", "concat", ["first", "x"], {"axis": 1}),
+    ]
+    text = eager_source(graph({"x": ([8, 16], "bf16")}, nodes, ["last", "rows", "both"]))
+    assert "first = x[:, :8]" in text
+    assert "last = x[..., -8::2]" in text
+    assert "rows = x[..., 2:4, :]" in text
+    assert "both = torch.cat([first, x], dim=1)" in text
+
+
 def test_words_of_python_and_scalars() -> None:
     nodes = [("lambda", "maximum", ["x", 0], {}), ("y", "where", ["c", "lambda", "-inf"], {})]
     nodes.append(("c", "less", ["x", -1.5], {}))

@@ -144,7 +144,7 @@ def _dtype_of(graph: RawGraph, name: Operand) -> str | None:
         return found.dtype
     if found is not None and found.op == "cast":
         return str(found.attrs["dtype"])
-    if found is not None and found.op in ("reshape", "transpose"):
+    if found is not None and found.op in ("reshape", "transpose", "slice"):
         return _dtype_of(graph, found.inputs[0])
     return None
 
@@ -234,6 +234,15 @@ def _pad(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     return f"F.pad({operands[0]}, {[int(n) for axis in reversed(axes) for n in axis]})"
 
 
+def _slice(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
+    axis, steps = int(node.attrs.get("axis", -1)), ["step"] if node.attrs.get("step", 1) != 1 else []
+    part = [node.attrs.get(key) for key in ("start", "stop", *steps)]
+    places = ":".join("" if place is None else str(int(place)) for place in part)
+    before = ":, " * axis if axis >= 0 else "..., "
+    behind = ", :" * (-axis - 1) if axis < 0 else ""
+    return f"{operands[0]}[{before}{places}{behind}]"
+
+
 def _gather(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     axis = int(node.attrs.get("axis", 0))
     before = ":, " * axis if axis >= 0 else "..., "
@@ -320,6 +329,10 @@ _SPECIAL: dict[str, Callable[[RawGraph, RawNode, Sequence[str]], str]] = {
     "cumsum": _cumsum,
     "scatter_add": _scatter_add,
     "pad": _pad,
+    "slice": _slice,
+    "concat": lambda _g, node, operands: (
+        f"torch.cat([{', '.join(operands)}], dim={int(node.attrs.get('axis', -1))})"
+    ),
     "pow": lambda _graph, _node, operands: f"{operands[0]} ** {operands[1]}",
     "softmax": lambda _g, node, operands: f"torch.softmax({operands[0]}, {int(node.attrs.get('axis', -1))})",
     "reshape": lambda _g, node, operands: f"{operands[0]}.reshape({[int(n) for n in node.attrs['shape']]})",

@@ -19,7 +19,7 @@ from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, Live, TileOp, TileProgram
 from wsopt.schedule import budget, memory
 from wsopt.schedule.types import PartitionRole
-from wsopt.solve import families
+from wsopt.solve import alike, families
 from wsopt.solve.bound import buffers_with_ends, depths, ii_bounds
 from wsopt.solve.conditions import overlap
 from wsopt.solve.objective import time
@@ -44,13 +44,15 @@ def _dependences(m: Model) -> None:
 
 
 def _symmetry(m: Model) -> None:
-    """The schedule is the same moved in time, and with consumers renamed: the first load starts at 0, and
-    the consumers' first products follow each other.
+    """The schedule is the same moved in time, and with consumers or products that are alike renamed: the first load
+    starts at 0, and the consumers' first products follow each other, and so do those that are alike.
     """
     first = m.program.rings[0].loads[0] if m.program.rings else m.program.loop[0].id
     # Without slots in order another load may come before the first.
     m.cp.add((m.cycle if Limit.SLOTS_IN_ORDER in m.program.lifted else m.start)[first] == 0)
     consumers_in_turn(m)
+    for one, other in alike.in_order(m.program):
+        m.cp.add(m.start[one] <= m.start[other])
 
 
 def consumers_in_turn(m: Model) -> None:

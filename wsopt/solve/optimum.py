@@ -33,6 +33,8 @@ from wsopt.solve.worker import solved
 _DETERMINISTIC_LIMIT = 20.0
 _TIGHT_LIMIT = 1.0
 """Work after which the tightest order among equals is no longer looked for."""
+_SETTLE_LIMIT = 0.5
+"""Work on the order among equals. Most loops need a tenth; of nine products there are too many orders for a proof."""
 _STEP_LIMIT = 0.5
 """Work for one II on the way up to one that has a schedule, where there is too much work for all of them."""
 _NEAR = 1 / 256
@@ -229,8 +231,10 @@ class _Optimum:
         return attempt
 
     def settle(self, best: _Attempt) -> Schedule:
-        """Solve again with II and time fixed at their optimum, for the order among equals."""
-        self.spent = 0.0
+        """Solve again with II and time fixed at their optimum, for the order among equals: the best that little work
+        finds.
+        """
+        self.spent = _DETERMINISTIC_LIMIT - _SETTLE_LIMIT
         if self.program.lifted:  # it is not emitted: its time is all that is asked
             return best.schedule()
         settled = self._solve(best.ii, best.ii, ties, best.value, best)
