@@ -59,12 +59,34 @@ def beside(g: GraphBuilder) -> Symbol:
     return g.cast(y, "bf16", name="y")
 
 
+def scales(g: GraphBuilder) -> Symbol:
+    """Weights with scales of groups that are rows and columns inside a tensor."""
+    x, q = g.input("x", (64, 256), "bf16"), g.input("q", (256, 256), "i8", constant=True)
+    s = g.slice(g.input("s", (512, 8), "f32", constant=True), axis=0, start=128, stop=384)
+    w = g.dequantize(q, g.slice(s, axis=1, start=3, stop=5), 128)
+    return g.cast(g.matmul(x, g.cast(w, "bf16"), transpose_b=True), "bf16", name="y")
+
+
+def within(start: int) -> Body:
+    """Weights of 8 bits that begin inside of rows."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x, q = g.input("x", (64, 256), "bf16"), g.input("q", (256, 512), "i8", constant=True)
+        inner = g.slice(q, axis=1, start=start, stop=start + 256)
+        return g.cast(g.matmul(x, g.cast(inner, "bf16"), transpose_b=True), "bf16", name="y")
+
+    return body
+
+
 CASES: dict[str, tuple[Body, Structure]] = {
     "gate": (gated, structure(64, 64)),
     "attention": (attention, structure(64, 64)),
     "window": (window, structure(64, 64)),
     "padded": (padded, structure(64, 64)),
     "beside": (beside, structure(64, 64, subtiles=2)),
+    "scales": (scales, structure(columns=16, depth=128)),
+    "fragments": (within(128), structure(columns=16, depth=128)),
+    "inside of fragments": (within(16), structure(columns=16, depth=128)),
 }
 
 
@@ -96,6 +118,9 @@ def test_compiles(name: str) -> None:
         ("padded", "row_tile * TILE_ROWS + -60", "row_tile * TILE_ROWS"),
         ("beside", "SUBTILE_COLUMNS + 128", "SUBTILE_COLUMNS + 136"),
         ("beside", "columns + 256", "columns"),
+        ("scales", " // 128 + 3", " // 128 + 2"),
+        ("scales", " + 128", " + 120"),
+        ("fragments", " // 2 + 64", " // 2 + 32"),
     ],
 )
 def test_a_wrong_place_shows(name: str, good: str, wrong: str) -> None:

@@ -59,6 +59,12 @@ MOVED: dict[str, Of] = {
     "beside a part along another axis": lambda g, x, w: g.slice(
         g.slice(g.exp(x), axis=2, start=2, stop=7), axis=1, start=1, stop=3
     ),
+    "of a product of a part": lambda g, x, w: g.slice(
+        product(g, g.slice(g.exp(x), axis=1, start=2), w), axis=2, start=6
+    ),
+    "beside a part that stays whole": lambda g, x, w: g.slice(
+        g.rms_norm(x, g.slice(g.exp(g.input("r", (12,), "f32")), axis=0, start=4)), axis=1, stop=2
+    ),
     "rows that are reduced": lambda g, x, w: g.slice(g.reduce_sum(x, axis=1), axis=1, start=2),
     "rows that are reduced and stay": lambda g, x, w: g.slice(
         g.reduce_max(x, axis=1, keepdims=True), axis=2, start=2

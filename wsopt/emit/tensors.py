@@ -241,7 +241,8 @@ def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:
         words = word_elements(box.view) if role is Role.STREAM else 1
         if (shared := box.view.sharing(role) * words) > 1 and place[role] != "0":
             spread = f" * {box.view.apart}" if role is box.view.roles[-1] and box.view.apart > 1 else ""
-            return f"{place[role]} // {shared}{spread}"
+            begin = f" + {first[role] // words}" if role in first else ""  # slices are not spread
+            return f"{place[role]} // {shared}{spread}{begin}"
         if box.view.step > 1 and role is box.view.roles[-1] and place[role] != "0":
             return f"({place[role]}) * {box.view.step}" + (f" // {box.fold}" if box.fold else "")
         terms = [place[role]] if place[role] != "0" or role not in first else []

@@ -70,10 +70,15 @@ def _packed(region: Region, source: Source) -> View:
                 "launch, or lay it out with the contracted axis first, and transpose it in the graph"
             )
         return _turned(view)
-    whole = view.roles[-1] is Role.STREAM and view.extents[-1] % FRAGMENT.get(view.dtype, 1) == 0
-    if view.dtype in FRAGMENT and view.constant and alone and whole:
+    if view.dtype in FRAGMENT and view.constant and alone and _in_fragments(view):
         return replace(view, packing=Packing.FRAGMENTS)
     return _unpacked(view)
+
+
+def _in_fragments(view: View) -> bool:
+    """Whether the streamed axis lies in rows, and they begin and end with fragments; slices of them do as well."""
+    ends = [view.extents[-1], *(view.cutouts[-1] or () if view.cutouts else ())]
+    return view.roles[-1] is Role.STREAM and not any(end % FRAGMENT[view.dtype] for end in ends)
 
 
 def _unpacked(view: View) -> View:
@@ -107,14 +112,16 @@ def _uses(region: Region, tensor: str) -> int:
 
 
 def _turned(view: View) -> View:
-    """A matrix with its columns one behind the other."""
+    """A matrix with its columns one behind the other: whole ones, of which a slice has a part."""
     first, second = view.extents
+    cutout = view.cutouts[0] if view.cutouts else None
     return replace(
         view,
         roles=view.roles[::-1],
         extents=(second, first),
-        strides=(first, 1),
+        strides=(cutout[1] if cutout else first, 1),
         origin=view.origin[::-1],
         parts=view.parts[::-1],
+        cutouts=view.cutouts[::-1],
         packing=Packing.TURNED,
     )

@@ -67,7 +67,7 @@ class _Writer:
         """Write a node; a slice of what is computed as the computation of slices, which others read instead."""
         found = self._sliced(node) if _is_of_computed(self.graph, node) else None
         if found is None:
-            inputs = tuple(self.instead.get(str(one), one) for one in node.inputs)
+            inputs = tuple(self._whole(one) if isinstance(one, str) else one for one in node.inputs)
             self.nodes[node.name] = node if inputs == node.inputs else replace(node, inputs=inputs)
             return
         self.instead[node.name] = found
@@ -83,7 +83,7 @@ class _Writer:
     def _part(self, name: str, part: _Part) -> str | None:
         """The tensor that is so much of another one; None where it cannot be computed by itself."""
         if (part.start, part.stop) == (0, self._type(name).shape[part.axis]):
-            return name
+            return self._whole(name)
         key = name, part
         if key not in self.known:
             of_input = input_path(self.graph, name) is not None
@@ -92,6 +92,10 @@ class _Writer:
                 self._slice(name, part) if node is None or of_input else self._computed(node, part)
             )
         return self.known[key]
+
+    def _whole(self, name: str) -> str:
+        """What is read where a tensor is read whole, which may be a slice that is written already."""
+        return self.instead.get(name, name)
 
     def _slice(self, name: str, part: _Part) -> str:
         return self._node(name, "slice", (name,), {"axis": part.axis, "start": part.start, "stop": part.stop})
@@ -109,7 +113,9 @@ class _Writer:
             return None
         inputs = list[Operand]()
         for operand, own in zip(node.inputs, wanted, strict=True):
-            made = self._part(operand, own) if isinstance(operand, str) and own is not None else operand
+            made: Operand | None = operand
+            if isinstance(operand, str):
+                made = self._whole(operand) if own is None else self._part(operand, own)
             if made is None:
                 return None
             inputs.append(made)

@@ -14,6 +14,7 @@ from wsopt.deadline import Deadline
 from wsopt.entries import extended
 from wsopt.errors import InfeasibleError, LoweringError, UndecidedError
 from wsopt.folder import KERNELS, machine_text
+from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.lowering.phases import is_scores
@@ -74,12 +75,15 @@ def build_cut(
 
 
 def _best(graph: Graph, cutter: Cutter) -> Cut:
-    """The faster cut: of the graph, or of the one with few long rows in parts, if kernels compute that."""
-    found, parted = cutter.settled(), with_parts_of_rows(graph, cutter.prices.machine)
-    if parted is graph:
-        return found
-    other = cutter_of(parted, cutter.prices)
-    return min(found, other.settled(), key=lambda cut: cut.microseconds) if other.computes else found
+    """The fastest cut: of the graph, and where kernels compute those, of the one with few long rows in parts and of
+    the one with slices of inputs instead of what is computed.
+    """
+    prices = cutter.prices
+    others = (with_parts_of_rows(graph, prices.machine), with_sliced_inputs(graph))
+    cutters = [cutter, *(cutter_of(other, prices) for other in others if other is not graph)]
+    return min(
+        (one.settled() for one in cutters if one is cutter or one.computes), key=lambda cut: cut.microseconds
+    )
 
 
 def is_refused(graph: Graph, machine: Machine) -> bool:

@@ -1,0 +1,24 @@
+"""Slices of what is computed in a cut: kernels compute no more than is read, where that is faster."""
+
+from __future__ import annotations
+
+import pytest
+
+from wsopt.graph.builder import GraphBuilder
+from wsopt.graph.types import Graph
+from wsopt.machine.types import Machine
+from wsopt.partition.make import build_cut
+
+
+def last_rows() -> Graph:
+    """y = (x w)[:, -1:], of which one kernel would write all rows."""
+    g = GraphBuilder("last_rows")
+    x, w = g.input("x", (4, 128, 192), "bf16"), g.input("w", (192, 256), "bf16", constant=True)
+    g.output(g.cast(g.slice(g.matmul(x, w), axis=1, start=127), "bf16", name="y"))
+    return g.build()
+
+
+@pytest.mark.solver
+def test_rows_that_nothing_reads_are_not_computed(h200: Machine) -> None:
+    found = build_cut(last_rows(), h200, use_cache=False)
+    assert max(place.nbytes for place in found.record.places) == 4 * 192 * 2
