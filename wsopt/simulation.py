@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wsopt.agreement.judge import NO_DIFFERENCE, Agreement, Expected
+from wsopt.emit.sliced import at_extents_of
 from wsopt.emit.source import covering_k_blocks
 from wsopt.errors import CheckError, NeverRunError
 from wsopt.frontend.roles import graph_axes
@@ -125,17 +126,22 @@ def simulate(
     worst, asked = NO_DIFFERENCE, 0
     blocks = _blocks(verified)
     for run in _runs(graph, verified, seeds, lambda: len(ran) == len(lines)):
-        found, done = _executed(run, source, blocks, progress if not runs else _silent, ran, enough)
+        text = at_extents_of(source, graph, run.graph)
+        found, done = _executed(run, text, blocks, progress if not runs else _silent, ran, enough)
         worst, asked = worst | found, asked or run.seeds
         runs.append(replace(run, seeds=done))
     for other in _without_numbers(graph, verified) if len(ran) < len(lines) else ():
         ran |= execute(
-            source, random_inputs(other, 0), seed=0, processors=blocks(0), constants=other.constants
+            at_extents_of(source, graph, other),
+            random_inputs(other, 0),
+            seed=0,
+            processors=blocks(0),
+            constants=other.constants,
         ).ran
     longest = beyond(graph, verified.program.structure) if len(ran) < len(lines) else None
     if longest is not None:
         ran |= execute(
-            source,
+            at_extents_of(source, graph, longest),
             random_inputs(longest, 0),
             seed=0,
             processors=_MANY,

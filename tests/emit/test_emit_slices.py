@@ -8,8 +8,10 @@ import pytest
 from emit_builds import Body, Emitted, build, check_computes, check_shows, graph_of, structure
 from emit_checks import check_machine_code
 
+from wsopt.emit.sliced import at_extents_of
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.program.types import Structure
+from wsopt.simulation import simulate
 
 
 def gated(g: GraphBuilder) -> Symbol:
@@ -88,6 +90,35 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "fragments": (within(128), structure(columns=16, depth=128)),
     "inside of fragments": (within(16), structure(columns=16, depth=128)),
 }
+
+
+def cached(g: GraphBuilder) -> Symbol:
+    """Attention over the first 300 of 512 keys, with a bias that is a part of a tile."""
+    q = g.input("q", (2, 200, 64), "bf16")
+    k, v = (g.slice(g.input(name, (2, 512, 64), "bf16"), axis=1, stop=300) for name in "kv")
+    bias = g.slice(
+        g.slice(g.input("b", (320, 512), "bf16"), axis=0, start=64, stop=264), axis=1, start=16, stop=316
+    )
+    scores = g.add(g.mul(g.matmul(q, k, transpose_b=True), 0.125), bias)
+    return g.cast(g.matmul(g.cast(g.softmax(scores), "bf16"), v), "bf16", name="y")
+
+
+@pytest.mark.slow
+def test_a_loop_over_slices_runs_whole_at_other_extents() -> None:
+    kernel = build(graph_of(cached), structure(64, 64), 128)
+    found = simulate(kernel.graph, kernel.verified, kernel.source, 2)
+    assert found.lines_run == found.lines
+    check_shows(kernel, "TILE_DEPTH + 16", "TILE_DEPTH + 24")
+
+
+def test_its_launcher_takes_no_other_extents() -> None:
+    source = build(graph_of(cached), structure(64, 64), 128).source
+    assert "k_.shape[1] - 212" in source
+    assert "k_.shape[1] == 512" in source
+    longer = graph_of(lambda g: g.neg(g.input("k", (2, 600, 64), "bf16"), name="y"))
+    text = at_extents_of(source, graph_of(cached), longer)
+    assert "k_.shape[1] == 600" in text
+    assert text.replace("600", "512") == source
 
 
 @functools.cache

@@ -109,6 +109,11 @@ def running(g: GraphBuilder) -> Symbol:
     return g.cumsum(g.input("x", (64, 128), "f32"), axis=1, name="e")
 
 
+def padded_keys(g: GraphBuilder) -> tuple[Symbol, Symbol]:
+    k = g.pad(g.input("k", (100, 64), "bf16"), low=(0, 0), high=(28, 0), name="p")
+    return g.input("q", (64, 64), "bf16"), k
+
+
 def unequal(g: GraphBuilder) -> Symbol:
     x, y = g.input("x", (64, 128), "f32"), g.input("y", (64, 64), "f32")
     return g.concat(x, y, name="z")
@@ -146,6 +151,13 @@ SLICES: dict[str, tuple[Body, str]] = {
             g.pad(g.input("b", (56,), "f16"), low=(8,), high=(0,), name="p"),
         ),
         "node add_0: b is read by address, and not with zeros around it; compute p before, and make it an input",
+    ),
+    "zeros behind keys": (
+        lambda g: g.matmul(
+            g.cast(g.softmax(g.matmul(*padded_keys(g), transpose_b=True)), "bf16"),
+            g.input("v", (128, 64), "bf16"),
+        ),
+        "node p: zeros around its stream axis are not lowered in a loop that computes values; compute p before",
     ),
     "a view alone": (
         lambda g: g.reshape(g.input("x", (64, 128), "f32"), shape=(128, 64), name="s"),

@@ -121,10 +121,18 @@ def graph(name: str) -> Graph:
     return graph_of(GRAPHS[name])
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-def test_what_is_written_out_means_the_same(name: str) -> None:
+ALONE = frozenset({"slice_of_counted", "one_row"})
+"""Graphs that the front end writes out by itself."""
+
+
+@pytest.mark.parametrize("name", sorted(GRAPHS.keys() - ALONE))
+def test_no_kernel_computes_it_as_it_is(name: str) -> None:
     with pytest.raises(LoweringError):
         find_region(graph(name))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_is_written_out_means_the_same(name: str) -> None:
     written, inputs = with_choices(graph(name)), random_inputs(graph(name), 0)
     for output, value in evaluate(graph(name), inputs).items():
         found = evaluate(written, inputs)[output]

@@ -9,7 +9,7 @@ from wsopt.emit.addresses import contiguous_place
 from wsopt.emit.integers import Expression, Integer, extent_of, if_one, product, shape_of
 from wsopt.emit.recipe import ALIGNMENT, Check, aligned
 from wsopt.graph.types import DType
-from wsopt.tensors.views import FRAGMENT, Output, Packing, Role, Share, View
+from wsopt.tensors.views import FRAGMENT, Output, Packing, Role, Share, View, is_slice
 
 
 def _axes(view: View) -> Iterator[tuple[tuple[int, ...], tuple[int, int]]]:
@@ -26,9 +26,30 @@ def element_shape(view: View) -> tuple[Integer, ...]:
 
 
 def axis_extents(view: View) -> tuple[Integer, ...]:
-    """Elements of a view's tensor along each of its axes."""
-    shape = element_shape(view)
-    return tuple(_extent([shape[dim] for dim in group], *part) for group, part in _axes(view))
+    """Elements of a view's tensor along each of its axes: of a slice as many fewer as it leaves out."""
+    shape, left = element_shape(view), _left_out(view)
+    return tuple(
+        shape[group[0]] + -left[role] if role in left else _extent([shape[dim] for dim in group], *part)
+        for role, (group, part) in zip(view.roles, _axes(view), strict=True)
+    )
+
+
+def _left_out(view: View) -> dict[Role, int]:
+    """How many elements a slice leaves out of a tensor's dimension, by axis. Only of rows and of what streams, and of
+    whole dimensions: of others the launcher knows how many there are.
+    """
+    found = dict[Role, int]()
+    for role, extent, cutout, (group, (_, step)) in zip(
+        view.roles, view.extents, view.cutouts, _axes(view), strict=False
+    ):
+        if (
+            cutout
+            and role in (Role.ROW, Role.STREAM)
+            and is_slice(cutout, extent)
+            and (len(group), step) == (1, 1)
+        ):
+            found[role] = cutout[1] - extent
+    return found
 
 
 def _extent(merged: list[Integer], take: int, step: int) -> Integer:
@@ -56,9 +77,10 @@ def _stride(tensor: str, dim: int) -> Expression:
 
 def map_extents(view: View) -> tuple[Integer, ...]:
     """The extents of a tensor map: of a slice those of the tensor up to its end, whose beginning copies pass over."""
-    cutouts = view.cutouts or (None,) * len(view.roles)
+    cutouts, left = view.cutouts or (None,) * len(view.roles), _left_out(view)
     *outer, last = (
-        cutout[2] if cutout else extent for extent, cutout in zip(axis_extents(view), cutouts, strict=True)
+        extent + cutout[0] if cutout and role in left else cutout[2] if cutout else extent
+        for role, extent, cutout in zip(view.roles, axis_extents(view), cutouts, strict=True)
     )
     if view.step > 1:
         return (*outer, last * view.step)

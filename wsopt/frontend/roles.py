@@ -268,6 +268,20 @@ def _assign_chain(axes: Axes, matmuls: list[Node]) -> None:
             )
 
 
+def _check_zeros_around(axes: Axes) -> None:
+    """Refuse zeros before or behind rows and what streams: no loop with values begins or ends with them."""
+    for whole, (axis, start) in axes.slices.items():
+        (own, *_), count = axes.leaves(axis), axes.extents[axes.same[whole]]
+        inside = 0 <= start <= count - axes.extents[own]
+        if not inside and axes.roles.get(own) in (Role.ROW, Role.STREAM):
+            use = axis[0].rpartition("/")[2]
+            name = axes.paths[use][0] if use in axes.paths else use
+            raise LoweringError(
+                f"node {name}: zeros around its {axes.roles[own]} axis are not lowered in a loop that computes "
+                f"values; {remedies.computed_before([name])}"
+            )
+
+
 # --- products that share a loop -------------------------------------------------------------------------
 
 
@@ -361,6 +375,7 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
         assign_elementwise(axes)
     elif kind is Kind.CHAIN:
         _assign_chain(axes, matmuls)
+        _check_zeros_around(axes)
         check_pages(axes)
     else:
         _assign_products(axes, matmuls)

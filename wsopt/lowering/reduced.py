@@ -20,6 +20,7 @@ from wsopt.frontend.roles import graph_axes
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
 from wsopt.lowering.lower import bounds_of, version_of
+from wsopt.lowering.moved_slices import moved_axes
 from wsopt.lowering.reduced_graph import ALIGNMENT, alike, at_extents, shared_axes
 from wsopt.program.types import Structure, column_role, row_role
 from wsopt.tensors.orders import is_turned
@@ -402,4 +403,5 @@ def _split_off(axes: Axes) -> set[Dim]:
     cut = {dim.axis for raw in raws for dim in raw.dims if dim.cutout or raw.alone & {*dim.origin}}
     seen = {atom for end in ends for atom in axes.all_atoms(end)}
     alone = {axis for axis in axes.roles if axis not in seen and axes.extents[axis] > 1}
-    return cut.union(inside, alone, *(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))
+    known = cut.union(alone, *(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))
+    return (known - moved_axes(axes)) | inside

@@ -10,11 +10,14 @@ from typing import Any
 
 from wsopt.errors import InputError, InternalError
 from wsopt.frontend.axes import Axes, Dim
+from wsopt.frontend.kinds import producer
 from wsopt.frontend.names import free_name, names_of
+from wsopt.graph.infer import places
 from wsopt.graph.lengths import compared_extents
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Input, row_major_strides
+from wsopt.lowering.moved_slices import dimensions_moved
 from wsopt.tensors.views import TRANSPOSED_BITS, Role
 
 ALIGNMENT = 16
@@ -127,6 +130,13 @@ class _Shapes:
         """The new shape of what is made in a shape that the graph gives; of an `operand`, where it is reshaped."""
         return self.shape(name, None if operand is None else self.axes.all_atoms(self.instances[operand]))
 
+    def places_of(self, graph: Graph, name: str) -> dict[str, int]:
+        """Where a slice begins and ends if it has other extents now; without a step, as those that may have."""
+        node = producer(graph, name)
+        dim, new = node.attr("axis", int), self.shape(name)
+        start = places(dict(node.attrs), graph.type_of(node.tensors[0]).shape[dim]).start
+        return {} if new[dim] == node.type.shape[dim] else {"start": start, "stop": start + new[dim]}
+
     def units_of(self, operand: str, units: int | list[int]) -> int | list[int]:
         """A group or a block as long as whole axes, at their new extents; other ones stay."""
         own = [units] if isinstance(units, int) else units
@@ -137,8 +147,8 @@ class _Shapes:
 
 
 def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
-    """A graph whose axes are told apart by atoms at other extents: inputs, indices and reshapes alike."""
-    graph, shapes = axes.graph, _Shapes.of(axes, extents)
+    """A graph whose axes are told apart by atoms at other extents: inputs, indices, slices and reshapes alike."""
+    graph, shapes = axes.graph, _Shapes.of(axes, {**extents, **dimensions_moved(axes, extents)})
     data = graph_to_json(graph)
     for item in data["inputs"]:
         item["shape"] = shapes.shape(item["name"])
@@ -151,6 +161,8 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
         if "shape" in item.get("attrs", {}):
             operand = item["inputs"][0] if item["op"] == "reshape" else None
             item["attrs"]["shape"] = shapes.reshaped(item["name"], operand)
+        if item["op"] == "slice":
+            item["attrs"] |= shapes.places_of(graph, item["name"])
         for key in {"group", "block"} & item.get("attrs", {}).keys():
             item["attrs"][key] = shapes.units_of(item["inputs"][0], item["attrs"][key])
     data["nodes"] = [one for item in data["nodes"] for one in _with_casts(item, graph)]

@@ -98,6 +98,12 @@ PAIR = 2
 """Neighbours of a row that TMA copies together where one of them is read: what a register tile is split into."""
 
 
+def is_slice(cutout: tuple[int, int, int], extent: int) -> bool:
+    """Whether a cutout of so many elements lies within a dimension whose elements are known, without zeros."""
+    first, whole, last = cutout
+    return first >= 0 and first + extent == last <= whole
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """How a tensor of the graph lies in memory, dimension by dimension, named by the region's axes.
