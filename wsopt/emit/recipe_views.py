@@ -77,14 +77,21 @@ def _stride(tensor: str, dim: int) -> Expression:
 
 def map_extents(view: View) -> tuple[Integer, ...]:
     """The extents of a tensor map: of a slice those of the tensor up to its end, whose beginning copies pass over."""
-    cutouts, left = view.cutouts or (None,) * len(view.roles), _left_out(view)
-    *outer, last = (
-        extent + cutout[0] if cutout and role in left else cutout[2] if cutout else extent
-        for role, extent, cutout in zip(view.roles, axis_extents(view), cutouts, strict=True)
-    )
+    *outer, last = (_to_the_end(view, place, extent) for place, extent in enumerate(axis_extents(view)))
     if view.step > 1:
         return (*outer, last * view.step)
     return (*outer, (last + -1) * view.apart + 1 if view.apart > 1 else last)
+
+
+def _to_the_end(view: View, place: int, extent: Integer) -> Integer:
+    """Elements along an axis, whose extent is given, up to the end of a slice of it."""
+    cutout = view.cutouts[place] if view.cutouts else None
+    if cutout is None:
+        return extent
+    _, whole, end = cutout
+    if view.roles[place] not in _left_out(view):
+        return end
+    return element_shape(view)[view.origin[place][0]] + (end - whole)
 
 
 def map_strides(view: View) -> tuple[Integer, ...]:
