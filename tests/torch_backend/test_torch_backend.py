@@ -612,10 +612,35 @@ def test_parts_of_one_product_are_read_where_they_lie() -> None:
     with torch.no_grad(), watching() as seen:
         found = compiled(model)(*given)
         assert torch.allclose(found.float(), model(*given).float(), atol=2e-2)
-    assert pieces(seen) == ["matmul", "matmul mul softmax matmul"]
-    inputs = seen[0].taken[1].graph.inputs
-    assert all(384 in (one.strides or ()) for one in inputs)
-    assert len(inputs) == 3
+    assert pieces(seen) == ["matmul", "slice slice slice matmul mul softmax matmul"]
+    (packed,) = seen[0].taken[1].graph.inputs
+    assert packed.type.shape == (2, 32, 384)
+
+
+def test_a_gate_with_packed_weights_is_one_piece() -> None:
+    def model(x: Tensor, w: Tensor) -> Tensor:
+        gate, up = (x @ w).chunk(2, dim=-1)
+        return nn.functional.silu(gate) * up
+
+    given = torch.randn(2, 32, 128, dtype=B), torch.randn(128, 512, dtype=B) / 12
+    with torch.no_grad(), watching() as seen:
+        found = compiled(model)(*given)
+        assert torch.allclose(found.float(), model(*given).float(), atol=2e-2, rtol=2e-2)
+    (piece,) = pieces(seen)
+    assert piece.startswith("matmul slice slice")
+
+
+def test_of_a_tensor_of_which_parts_are_read_no_more_counts() -> None:
+    def model(cache: Tensor, q: Tensor) -> Tensor:
+        k, v = cache[0, :, :, :48], cache[1, :, :, :48]
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+    given = torch.randn(2, 1, 4, 512, 64, dtype=B), torch.randn(1, 4, 32, 64, dtype=B)
+    with torch.no_grad(), watching() as seen:
+        found = compiled(model)(*given)
+        assert torch.allclose(found.float(), model(*given).float(), atol=2e-2)
+    (piece,) = seen[0].taken
+    assert piece.bytes_moved == 2 * 64 * 4 * (2 * 48 + 2 * 32)
 
 
 def test_the_report_tells_the_share_of_bytes() -> None:

@@ -428,7 +428,7 @@ def test_attention_of_batches_and_sequences_that_both_change(rest: str) -> None:
     assert (fast.times, report_of(seen).share) == (1, 1)
     assert told(seen[0]) == [
         "matmul add; n from 4 to 65,536",
-        "iota iota less_equal matmul mul where softmax matmul; m from 2 to 512, n from 2 to 2,048",
+        "slice slice slice iota iota less_equal matmul mul where softmax matmul; m from 2 to 512, n from 2 to 2,048",
     ]
 
 

@@ -18,6 +18,7 @@ from wsopt.partition.constants import Folded, folded
 from wsopt.torch.changing import Changing, changing
 from wsopt.torch.lower import Lowered
 from wsopt.torch.rates import Attention
+from wsopt.torch.reads import bytes_read
 from wsopt.torch.rounding import without_roundings
 from wsopt.torch.sizes import changes
 from wsopt.torch.symbols import Symbols
@@ -96,13 +97,13 @@ class Piece:
     @cached_property
     def bytes_in(self) -> int:
         """Bytes of the inputs that are not constant."""
-        return sum(int(one.type.nbytes) for one in self.graph.inputs if not one.constant)
+        return sum(bytes_read(self.graph, one.name) for one in self.graph.inputs if not one.constant)
 
     @cached_property
     def bytes_moved(self) -> int:
         """Bytes of all inputs and outputs."""
         typical = self.typical
-        read = sum(int(one.type.nbytes) for one in typical.inputs)
+        read = sum(bytes_read(typical, one.name) for one in typical.inputs)
         return read + sum(int(typical.type_of(name).nbytes) for name in typical.outputs)
 
     @cached_property

@@ -25,6 +25,7 @@ from wsopt.lowering.lower import Cuttable
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.tensors.views import Role
+from wsopt.torch.reads import bytes_read
 
 _FILE = Path(__file__).parent / "rates.json"
 _CAUSAL = 0.75
@@ -163,7 +164,7 @@ def _written_out_us(graph: Graph, machine: Machine) -> float:
     products = [node for node in graph.nodes if is_matmul(node)]
     between = sum(node.type.size for node in products[:-1]) * DType.BF16.bits // 8
     operands = set(_operands(graph))
-    read = sum(one.type.nbytes for one in graph.inputs if one.name not in operands)
+    read = sum(bytes_read(graph, one.name) for one in graph.inputs if one.name not in operands)
     return sum(_product_us(graph, node, machine) for node in products) + _bytes_us(
         2 * between + read, machine
     )
@@ -198,7 +199,7 @@ def _around_us(graph: Graph, machine: Machine) -> float:
     half = DType.BF16.bits // 8
     products = sum(node.type.size * half for node in graph.nodes if is_matmul(node))
     operands = set(_operands(graph))
-    read = sum(one.type.nbytes for one in graph.inputs if one.name not in operands)
+    read = sum(bytes_read(graph, one.name) for one in graph.inputs if one.name not in operands)
     written = sum(graph.type_of(name).nbytes for name in graph.outputs)
     return _bytes_us(products + read + written, machine)
 
