@@ -15,6 +15,7 @@ from paged_graphs import Paged
 
 from wsopt.bench.attention_source import attention_call, flash_attn_4_source, flex_source, sdpa_source
 from wsopt.bench.eager_source import Inapplicable
+from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph, parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
@@ -48,6 +49,29 @@ def test_sdpa_as_a_person_would_call_it() -> None:
     )
     assert "SDPBackend.FLASH_ATTENTION" in source(problem("attention"), "sdpa_flash")
     assert "sdpa_kernel" not in source(problem("attention"), "sdpa")
+
+
+def packed(g: GraphBuilder, *, zeros: bool = False) -> Symbol:
+    """Two heads whose queries, keys and values a token has side by side; or with zeros behind each."""
+    x = g.input("x", (2, 256, 6, 56 if zeros else 64), "bf16")
+    x = g.pad(x, low=(0, 0, 0, 0), high=(0, 0, 0, 8)) if zeros else x
+    q, k, v = (
+        g.transpose(g.slice(x, axis=2, start=place, stop=place + 2), perm=(0, 2, 1, 3)) for place in (0, 2, 4)
+    )
+    weights = g.cast(g.softmax(g.mul(g.matmul(q, k, transpose_b=True), 0.125)), "bf16")
+    return g.cast(g.matmul(weights, v), "bf16", name="y")
+
+
+def test_parts_of_a_tensor_begin_where_they_do() -> None:
+    text = source(graph_of(packed), "sdpa_cudnn")
+    strides = "(98304, 64, 384, 1)"
+    assert f"x.as_strided((2, 2, 256, 64), {strides}), x.as_strided((2, 2, 256, 64), {strides}, 128)" in text
+    assert f"x.as_strided((2, 2, 256, 64), {strides}, 256)" in text
+
+
+def test_zeros_around_a_tensor_are_no_librarys() -> None:
+    with pytest.raises(Inapplicable, match="x has zeros around it"):
+        source(graph_of(lambda g: packed(g, zeros=True)), "sdpa")
 
 
 def test_flex_from_the_graphs_own_values() -> None:

@@ -72,6 +72,26 @@ def test_one_kernel_beside_several_is_told() -> None:
         assert " and ".join(f"{us[name, variant]:.1f}" for name in several) in page
 
 
+def test_packed_tensors_are_told() -> None:
+    page = " ".join(PAGE.split())
+    rows = json.loads((DOCS / "calibration/h200_packed.json").read_text("utf-8"))["kernels"]
+    us = {(row["graph"], row["variant"]): f"{row['us']:.1f}" for row in rows}
+    names = ("qkv_packed", "qkv_gqa", "glu_packed", "glu_16")
+    words = ("packed queries, keys and values", "grouped queries", "of a packed product", "behind 16 rows")
+    for name, word in zip(names, words, strict=True):
+        one, several = us[name, "one kernel"], us[name, "several"]
+        told = (
+            f"{word} {one} us (several kernels {several})"
+            if name == names[0]
+            else f"{word} {one} ({several})"
+        )
+        assert told in page
+    measured = json.loads((DOCS / "cuts/h200_packed.json").read_text("utf-8"))["rows"]
+    ratio = {row["name"]: row["baselines"][0]["ratio"] for row in measured}
+    *most, last = (f"{ratio[name]:.2f}" for name in names)
+    assert f"takes {', '.join(most)} and {last} times as long" in page
+
+
 def listed(figures: list[float]) -> str:
     *most, last = (f"{figure:.1f}" for figure in figures)
     return f"{', '.join(most)} and {last}"

@@ -37,9 +37,9 @@ class Call:
         given = self.graph.input(view.tensor)
         assert given is not None, "views of a region are of inputs"
         name = variable(view.tensor)
-        if wanted == (given.shape, given.strides or _dense(given.shape)):
+        if view.offset == 0 and wanted == (given.shape, given.strides or _dense(given.shape)):
             return name
-        return f"{name}.as_strided({wanted[0]}, {wanted[1]})"
+        return _strided(view, *wanted)
 
     def inputs(self) -> str:
         """The line that makes the query, the key and the value."""
@@ -61,6 +61,14 @@ class Call:
         if [dim for dim in order if dim in long] == long:
             return name if shape == size else f"{name}.reshape({shape})"
         return f"{name}.permute({tuple(order)}).reshape({shape})"
+
+
+def _strided(view: RawView, sizes: Shape, strides: Shape) -> str:
+    """The text of an input as a tensor that begins where a view does. Raises Inapplicable for zeros around it."""
+    if view.padded:
+        raise Inapplicable(f"{view.tensor} has zeros around it, which are a copy to a library")
+    begin = f", {view.offset}" if view.offset else ""
+    return f"{variable(view.tensor)}.as_strided({sizes}, {strides}{begin})"
 
 
 def _dense(shape: Shape) -> Shape:
@@ -283,7 +291,7 @@ def _flex_names(call: Call, used: dict[str, str]) -> Names:
 def _source_text(call: Call, name: str) -> str:
     view = call.found.region.sources[name]
     sizes, strides = (view.extents, view.strides) if view.roles else ((1,), (1,))
-    return f"{variable(view.tensor)}.as_strided({sizes}, {strides})"
+    return _strided(view, sizes, strides)
 
 
 def _mask_sizes(call: Call) -> str:

@@ -22,7 +22,8 @@ class RawView:
     """How a tensor lies, dimension by dimension, named by axes; strides in elements.
 
     `origin` are the dimensions of the graph's tensor that each stands for, `parts` what it takes of the first
-    and last of them: see `wsopt.program.types.View`.
+    and last of them: see `wsopt.tensors.views.View`. `offset` is where it begins in the tensor, in elements; `padded`
+    is a view with zeros around it.
     """
 
     tensor: str
@@ -32,6 +33,8 @@ class RawView:
     strides: tuple[int, ...]
     origin: tuple[tuple[int, ...], ...]
     parts: tuple[tuple[int, int], ...]
+    offset: int = 0
+    padded: bool = False
 
     def stride(self, role: str) -> int:
         """Elements between neighbours along an axis; 0 where the tensor is broadcast along it."""
@@ -117,12 +120,17 @@ def _item(data: Mapping[str, Any]) -> RawItem:
 
 
 def _view(data: Mapping[str, Any]) -> RawView:
+    extents, strides = tuple(data["extents"]), tuple(data["strides"])
+    cutouts = [*zip(data.get("cutouts", ()), extents, strides, strict=False)]
+    begins = (cutout[0] * stride for cutout, _, stride in cutouts if cutout)
     return RawView(
         data["tensor"],
         data["dtype"],
         tuple(data["roles"]),
-        tuple(data["extents"]),
-        tuple(data["strides"]),
+        extents,
+        strides,
         tuple(map(tuple, data["origin"])),
         tuple((take, step) for take, step in data["parts"]),
+        data.get("offset", 0) + sum(begins),
+        any(not 0 <= cutout[0] <= cutout[2] - extent for cutout, extent, _ in cutouts if cutout),
     )
