@@ -86,10 +86,13 @@ def test_packed_tensors_are_told() -> None:
             else f"{word} {one} ({several})"
         )
         assert told in page
-    measured = json.loads((DOCS / "cuts/h200_packed.json").read_text("utf-8"))["rows"]
-    ratio = {row["name"]: row["baselines"][0]["ratio"] for row in measured}
-    *most, last = (f"{ratio[name]:.2f}" for name in names)
-    assert f"takes {', '.join(most)} and {last} times as long" in page
+    for file, first, words in (
+        ("h200_packed", 2, "takes {} and {} times as long for the two gates"),
+        ("h200_packed_attention", 0, "as views, {} and {} times for the two attentions"),
+    ):
+        measured = json.loads((DOCS / f"cuts/{file}.json").read_text("utf-8"))["rows"]
+        ratio = {row["name"]: row["baselines"][0]["ratio"] for row in measured}
+        assert words.format(*(f"{ratio[name]:.2f}" for name in names[first : first + 2])) in page
 
 
 def listed(figures: list[float]) -> str:

@@ -123,6 +123,16 @@ def test_a_step_behind_a_cache() -> None:
     assert row["error"]["predicted"] < 0.03
 
 
+def test_a_gate_with_packed_weights() -> None:
+    (row,) = read("models/h200_packed_gate.json")["rows"]
+    plain, graph = medians(row, "plain_us"), medians(row, "graph_us")
+    assert (
+        f"on an H200: {plain['predicted']:,.1f} us, {plain['inductor']:,.1f} by Inductor, and in CUDA graphs "
+        f"{graph['predicted']:,.1f} and {graph['inductor']:,.1f} ("
+    ) in page("torch.md")
+    assert row["error"]["predicted"] < row["error"]["inductor"]
+
+
 def test_the_diary_tells_of_prices_of_attention() -> None:
     told = page("findings.md")
     rates = json.loads((DOCS.parent / "wsopt" / "torch" / "rates.json").read_text(encoding="utf-8"))["rows"]
