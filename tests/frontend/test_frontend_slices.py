@@ -113,6 +113,20 @@ def test_what_two_parts_share_is_computed_once() -> None:
     assert sum(node.op == "matmul" for node in with_sliced_inputs(graph_for(twice)).nodes) == 1
 
 
+def test_a_part_that_is_an_output_is_computed_once() -> None:
+    g = GraphBuilder("both")
+    h = g.matmul(g.input("x", (24, 8), "bf16"), g.input("w", (8, 12), "bf16"))
+    first = g.slice(h, axis=1, stop=4, name="first")
+    g.output(first, g.add(g.relu(first), g.slice(h, axis=1, stop=4), name="y"))
+    graph = g.build()
+    moved = with_sliced_inputs(graph)
+    (product,) = (node for node in moved.nodes if node.op == "matmul")
+    assert product.name == "first"
+    inputs = random_inputs(graph, 0)
+    for name, wanted in evaluate(graph, inputs).items():
+        np.testing.assert_array_equal(evaluate(moved, inputs)[name], wanted)
+
+
 STAY: dict[str, Of] = {
     "of an input": lambda g, x, w: g.slice(g.transpose(x, perm=(1, 0, 2)), axis=0, stop=2),
     "along running sums": lambda g, x, w: g.slice(g.cumsum(x, axis=2), axis=2, stop=2),

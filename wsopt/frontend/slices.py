@@ -65,6 +65,7 @@ class _Writer:
 
     def write(self, node: Node) -> None:
         """Write a node; a slice of what is computed as the computation of slices, which others read instead."""
+        before = {*self.nodes}
         found = self._sliced(node) if _is_of_computed(self.graph, node) else None
         if found is None:
             inputs = tuple(self._whole(one) if isinstance(one, str) else one for one in node.inputs)
@@ -72,7 +73,15 @@ class _Writer:
             return
         self.instead[node.name] = found
         if node.name in self.graph.outputs:
-            self.nodes[node.name] = replace(self.nodes[found], name=node.name)
+            self._name(found, node.name, anew=found not in before)
+
+    def _name(self, found: str, name: str, *, anew: bool) -> None:
+        """Give a part the name of an output, under which others read it too if it is written `anew`."""
+        self.nodes[name] = replace(self.nodes[found], name=name)
+        if anew:
+            del self.nodes[found]
+            self.instead[name] = name
+            self.known |= {key: name for key, known in self.known.items() if known == found}
 
     def _sliced(self, node: Node) -> str | None:
         along, source = node.attr("axis", int), node.tensors[0]
