@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,19 @@ def test_packed_tensors_are_told() -> None:
         measured = json.loads((DOCS / f"cuts/{file}.json").read_text("utf-8"))["rows"]
         ratio = {row["name"]: row["baselines"][0]["ratio"] for row in measured}
         assert words.format(*(f"{ratio[name]:.2f}" for name in names[first : first + 2])) in page
+
+
+def test_small_graphs_with_slices_are_told() -> None:
+    rows = json.loads((DOCS / "cuts/h200_slices.json").read_text("utf-8"))["rows"]
+    own = [row for row in rows if not row["name"].startswith("conv9_")]  # the whole, and not its kernels
+    ratios = [row["baselines"][0]["graph_ratio"] for row in own]
+    page = " ".join(PAGE.split())
+    assert f"{len(own)} small graphs with slices" in page
+    assert (
+        f"takes {statistics.geometric_mean(ratios):.2f} times as long on the mean, and {min(ratios):.2f}"
+        in page
+    )
+    assert all(row["status"] == "ok" for row in rows)
 
 
 def listed(figures: list[float]) -> str:
