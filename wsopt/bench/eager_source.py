@@ -235,19 +235,21 @@ def _pad(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
 
 
 def _slice(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
-    axis, steps = int(node.attrs.get("axis", -1)), ["step"] if node.attrs.get("step", 1) != 1 else []
+    steps = ["step"] if node.attrs.get("step", 1) != 1 else []
     part = [node.attrs.get(key) for key in ("start", "stop", *steps)]
     places = ":".join("" if place is None else str(int(place)) for place in part)
-    before = ":, " * axis if axis >= 0 else "..., "
-    behind = ", :" * (-axis - 1) if axis < 0 else ""
-    return f"{operands[0]}[{before}{places}{behind}]"
+    return _indexed(operands[0], int(node.attrs.get("axis", -1)), places)
 
 
 def _gather(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
-    axis = int(node.attrs.get("axis", 0))
+    return _indexed(operands[0], int(node.attrs.get("axis", 0)), f"{operands[1]}.long()")
+
+
+def _indexed(tensor: str, axis: int, places: str) -> str:
+    """The text of places of a tensor along an axis, which counts from the end where it is negative."""
     before = ":, " * axis if axis >= 0 else "..., "
     behind = ", :" * (-axis - 1) if axis < 0 else ""
-    return f"{operands[0]}[{before}{operands[1]}.long(){behind}]"
+    return f"{tensor}[{before}{places}{behind}]"
 
 
 def _argmax(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:

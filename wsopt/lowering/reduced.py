@@ -19,8 +19,8 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.roles import graph_axes
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
+from wsopt.lowering.kept_axes import kept_axes
 from wsopt.lowering.lower import bounds_of, version_of
-from wsopt.lowering.moved_slices import moved_axes
 from wsopt.lowering.reduced_graph import ALIGNMENT, alike, at_extents, shared_axes
 from wsopt.program.types import Structure, column_role, row_role
 from wsopt.tensors.orders import is_turned
@@ -212,7 +212,7 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
     rows = math.ceil(_BATCHES * k_iterations / batches) * s.tile_rows - s.tile_rows // 2
     if any(map(is_turned, region.row_tiles)):
         rows = math.ceil(rows / ALIGNMENT) * ALIGNMENT  # neighbours in memory
-    found, kept = dict[Dim, int](), _split_off(axes)
+    found, kept = dict[Dim, int](), kept_axes(axes)
     for axis, role in ((axis, role) for axis, role in axes.roles.items() if axis not in kept):
         extent = axes.extents[axis]
         long = rows if role is Role.ROW and extent > 1 else extent
@@ -228,7 +228,7 @@ def _element_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, i
 
     A tensor whose rows are seen in parts still is, and axes that a kernel knows stay.
     """
-    kept, found = _split_off(axes), dict(axes.extents)
+    kept, found = kept_axes(axes), dict(axes.extents)
     outer, *inner = (axis for axis, role in axes.roles.items() if role is Role.COLUMN)
     below = math.prod(axes.extents[axis] for axis in inner)
     columns = below * axes.extents[outer]
@@ -355,7 +355,7 @@ def _chain_extents(axes: Axes, rows: int, stream: int, batches: int = _BATCHES) 
     """The new extent of every axis; what a block holds whole stays, and so does what a kernel knows. Axes that are
     one dimension of an input stay alike.
     """
-    kept, stream = _split_off(axes), _to_the_end(axes, rows, stream)
+    kept, stream = kept_axes(axes), _to_the_end(axes, rows, stream)
     new, found = {Role.ROW: rows, Role.STREAM: stream}, dict[Dim, int]()
     for axis, role in axes.roles.items():
         found[axis] = new.get(role, axes.extents[axis])
@@ -384,24 +384,3 @@ def _batch_extents(axes: Axes, batches: int, kept: Collection[Dim]) -> dict[Dim,
         others = math.prod(found.values()) // found[axis]
         found[axis] = max(found[axis], min(own[axis], math.ceil(batches / others)))
     return found
-
-
-def _split_off(axes: Axes) -> set[Dim]:
-    """Axes that lie inside another one in a dimension of an input or an output, slices, and axes along which the
-    graph counts and that no input has: a kernel knows their extent.
-    """
-    ends = [axes.instance(use, len(path) - 1) for use, path in axes.paths.items()]
-    inside = {
-        atom
-        for end in (*ends, *axes.graph.outputs)
-        for dim in range(len(axes.shapes[end]))
-        for atom in axes.atoms(end, dim)[1:]
-    }
-    joined = (part for parts in axes.joints.values() for part in parts)
-    uses = (*axes.paths, *axes.graph.outputs)
-    raws = [axes.raw_view(use) for use in uses]
-    cut = {dim.axis for raw in raws for dim in raw.dims if dim.cutout or raw.alone & {*dim.origin}}
-    seen = {atom for end in ends for atom in axes.all_atoms(end)}
-    alone = {axis for axis in axes.roles if axis not in seen and axes.extents[axis] > 1}
-    known = cut.union(alone, *(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))
-    return (known - moved_axes(axes)) | inside

@@ -17,7 +17,7 @@ from wsopt.graph.lengths import compared_extents
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, Input, row_major_strides
-from wsopt.lowering.moved_slices import dimensions_moved
+from wsopt.lowering.kept_axes import dimensions_moved
 from wsopt.tensors.views import TRANSPOSED_BITS, Role
 
 ALIGNMENT = 16

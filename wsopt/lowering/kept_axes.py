@@ -1,7 +1,7 @@
-"""Axes of a graph that slices of inputs have, at other extents: what a slice leaves out of its tensor stays as long.
+"""Axes of a graph whose extents a kernel knows, and which stay as they are in the simulation.
 
-A kernel's launcher takes a slice for all of the tensor but so many elements. So the simulation can run it with
-shorter and longer tensors, where rows and what streams end elsewhere in a tile.
+Of a slice of rows, or of what streams, a launcher knows how much of the tensor it leaves out. So the simulation can
+run a kernel with shorter and longer tensors, where a slice ends elsewhere in a tile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,28 @@ from wsopt.frontend.kinds import Kind
 from wsopt.tensors.views import Role
 
 
-def moved_axes(axes: Axes) -> frozenset[Dim]:
+def kept_axes(axes: Axes) -> set[Dim]:
+    """Axes that lie inside another one in a dimension of an input or an output, slices, and axes along which the
+    graph counts and that no input has: a kernel knows their extent.
+    """
+    ends = [axes.instance(use, len(path) - 1) for use, path in axes.paths.items()]
+    inside = {
+        atom
+        for end in (*ends, *axes.graph.outputs)
+        for dim in range(len(axes.shapes[end]))
+        for atom in axes.atoms(end, dim)[1:]
+    }
+    joined = (part for parts in axes.joints.values() for part in parts)
+    uses = (*axes.paths, *axes.graph.outputs)
+    raws = [axes.raw_view(use) for use in uses]
+    cut = {dim.axis for raw in raws for dim in raw.dims if dim.cutout or raw.alone & {*dim.origin}}
+    seen = {atom for end in ends for atom in axes.all_atoms(end)}
+    alone = {axis for axis in axes.roles if axis not in seen and axes.extents[axis] > 1}
+    known = cut.union(alone, *(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))
+    return (known - _moved_axes(axes)) | inside
+
+
+def _moved_axes(axes: Axes) -> frozenset[Dim]:
     """The rows and the streamed axis of a loop with values, if slices of whole dimensions of inputs have them.
 
     All that reads such a dimension has a slice of it along the same axis. An output along the axis has its extent
@@ -43,7 +64,7 @@ def moved_axes(axes: Axes) -> frozenset[Dim]:
 
 def dimensions_moved(axes: Axes, extents: Mapping[Dim, int]) -> dict[Dim, int]:
     """The new extents of inputs' dimensions of which slices are taken along axes with new extents."""
-    able, found = moved_axes(axes), dict[Dim, int]()
+    able, found = _moved_axes(axes), dict[Dim, int]()
     for whole, (axis, _) in axes.slices.items():
         own, dim = axes.leaves(axis)[0], axes.same[whole]
         if own in able:
