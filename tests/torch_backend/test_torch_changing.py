@@ -20,11 +20,12 @@ from wsopt.graph.dims import Dim  # noqa: E402
 from wsopt.graph.symbolic import SymbolicGraph, bound  # noqa: E402
 from wsopt.graph.types import DType, Graph, Input, TensorType  # noqa: E402
 from wsopt.ranges.build import RangeBuild  # noqa: E402
-from wsopt.torch import backend, choose, execute, explain, outside, symbols  # noqa: E402
+from wsopt.torch import backend, choose, compiler, execute, explain, outside, symbols  # noqa: E402
 from wsopt.torch.calls import Calls  # noqa: E402
 from wsopt.torch.changing import Changing  # noqa: E402
 from wsopt.torch.changing import changing as changing_of  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
+from wsopt.torch.cutting import fx_flops  # noqa: E402
 from wsopt.torch.execute import referred  # noqa: E402
 from wsopt.torch.laying import empty  # noqa: E402
 from wsopt.torch.outcomes import Wanted, known  # noqa: E402
@@ -391,6 +392,44 @@ def test_positions_that_begin_elsewhere_are_masks() -> None:
 
     found = agree(model, make, {0: 2}, (16, 2, 7, 33, 100), (2, 512))
     assert "iota iota add less_equal matmul mul where softmax matmul; n from 2 to 512" in told(found)
+
+
+def decode(query: Tensor, keys: Tensor, values: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Attention of a token behind a cache that it makes longer."""
+    keys, values = torch.cat([keys, key], 2), torch.cat([values, value], 2)
+    return nn.functional.scaled_dot_product_attention(query, keys, values, enable_gqa=True)
+
+
+def behind_a_cache(length: int) -> tuple[Tensor, ...]:
+    extents = ((4, 1), (2, length), (2, length), (2, 1), (2, 1))
+    return tuple(torch.randn(2, *each, 32, dtype=B) for each in extents)
+
+
+def test_a_cache_that_grows_has_as_many_values_as_keys() -> None:
+    found = agree(decode, behind_a_cache, {1: 2, 2: 2}, (10, 11, 30))
+    assert told(found) == ["matmul mul softmax matmul; n from 2 to 65,536"]
+
+
+def test_counting_operations_notes_no_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "note_what_agrees", lambda module: None)
+    monkeypatch.setattr(compiler, "asks_for_none", lambda module, inputs: False)  # torch's own attention counts
+    found = agree(decode, behind_a_cache, {1: 2, 2: 2}, (10, 11))
+    values = [node.meta.get("val") for node in found.lowered.graph.nodes]
+    tensor = next(val for val in values if isinstance(val, Tensor))
+    assert not tensor.fake_mode.shape_env.guards
+    assert fx_flops(found.lowered) == 2 * 2 * 4 * 11 * (32 + 32)
+
+
+def test_a_number_that_a_model_is_called_with_may_be_any() -> None:
+    weight = torch.randn(64, 128, dtype=B) / 8
+
+    def model(x: Tensor, times: int) -> Tensor:
+        return torch.relu(x @ weight.T) * times
+
+    fast, (x,) = Counted(model), rows(32)
+    with torch.no_grad():
+        for times in (3, 5, 0, -2):
+            same(fast.call(x, times), model(x, times))
 
 
 def test_queries_and_keys_of_lengths_that_change() -> None:

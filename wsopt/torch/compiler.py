@@ -27,7 +27,7 @@ from wsopt.torch.pieces import Piece
 from wsopt.torch.rounds import Settled, settle
 from wsopt.torch.siblings import families, join, with_more
 from wsopt.torch.splice import splice
-from wsopt.torch.whole_attention import asks_for_none, keep_whole
+from wsopt.torch.whole_attention import asks_for_none, keep_whole, note_what_agrees
 from wsopt.torch.whole_layers import write_out
 
 _ORACLES: dict[str, Oracle] = {}
@@ -65,6 +65,8 @@ def backend(
             "torch sees no GPU here, and a kernel needs one; options={'execute': 'reference', 'take': 'all'} compute "
             "the pieces in torch"
         )
+    for graph in graphs_of(module):
+        note_what_agrees(graph)
     usual = copied(module)
     if asks_for_none(module, inputs):
         for graph in graphs_of(module):

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import flop_registry
 
 from wsopt.errors import InternalError, LoweringError
@@ -28,7 +29,7 @@ from wsopt.torch.operations import TABLE
 from wsopt.torch.pieces import Piece, piece_of
 from wsopt.torch.singles import without_singles
 from wsopt.torch.traffic import fx_bytes, now
-from wsopt.torch.values import Untaken
+from wsopt.torch.values import Shape, Untaken
 from wsopt.torch.wiring import Wiring
 
 _STATISTIC = "nothing but a value a row leaves it, which Inductor computes beside what reads it"
@@ -275,12 +276,12 @@ _COUNTED_AS = {
 """Operations that torch's table of counts lacks, with one that does as much."""
 
 
-def _of_groups(a: torch.Tensor, b: torch.Tensor, *_how: Any, **_more: Any) -> int | torch.SymInt:
-    """Of a product of groups, whatever axis offsets cut: each row, column and place of the contracted axis counts
-    once, and each matrix where both operands have one a group.
+def _of_groups(a: Shape, b: Shape, *_how: Any, **_more: Any) -> int:
+    """Of a product of groups by shapes, whatever axis offsets cut: each row, column and place of the contracted axis
+    counts once, and each matrix where both operands have one a group.
     """
-    matrices = a.shape[0] if a.dim() == b.dim() == 3 else 1
-    return 2 * matrices * a.shape[-2] * a.shape[-1] * b.shape[-1]
+    matrices = a[0] if len(a) == len(b) == 3 else 1
+    return 2 * matrices * a[-2] * a[-1] * b[-1]
 
 
 _COUNTS = dict.fromkeys(filter(None, [getattr(torch.ops.aten, "_grouped_mm", None)]), _of_groups)
@@ -300,9 +301,18 @@ def fx_flops(lowered: Lowered) -> int:
         count = known if node.target in TABLE else None
         other = packet is torch.ops.aten.convolution and node.name in lowered.refused
         if count is not None and "val" in node.meta and not other:
-            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
-            total += now(count(*args, **kwargs, out_val=node.meta["val"]))
+            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: _now(one.meta.get("val")))
+            total += count(*args, **kwargs, out_val=tree_map(_now, node.meta["val"]))
     return total
+
+
+def _now(val: Any) -> Any:
+    """A tensor's shape, or a number, as it is while a graph is compiled. Torch's counts compare extents, which it
+    would note as conditions if they were what changes.
+    """
+    if isinstance(val, torch.Tensor):
+        return torch.Size(map(now, val.shape))
+    return now(val) if isinstance(val, torch.SymInt) else val
 
 
 def bytes_with_pieces(graph: fx.Graph, pieces: Sequence[Piece], moved: Mapping[str, int]) -> int:

@@ -99,7 +99,9 @@ class Maker:
         if not isinstance(extent, Extent):
             return extent
         terms = [
-            self._folded(operator.mul, [*([times] if times != 1 else []), *map(self._symbol, product)])
+            self._folded(
+                operator.mul, [*([times] if times != 1 or not product else []), *map(self._symbol, product)]
+            )
             for product, times in extent.terms
         ]
         return self._folded(operator.add, terms)

@@ -125,7 +125,8 @@ def _told(node: fx.Node) -> Iterator[tuple[int | None, torch.SymInt]]:
 def _symbol(now: torch.SymInt, source: fx.Node, axis: int | None) -> Symbol:
     found = now.node.shape_env.var_to_range[now.node.expr]
     typical = max(2, int(now.node.hint))
-    least = max(1, int(found.lower))
+    # A number that a model is called with has no bound below either, and what is an extent of a kernel is 1 or more.
+    least = max(1, int(found.lower)) if found.lower.is_Integer else 1
     # What torch calls unbounded is no number, or one that no extent is.
     bounded = bool(found.upper.is_Integer) and int(found.upper) < torch.iinfo(torch.int32).max
     most = int(found.upper) if bounded else max(LARGEST, 2 * typical)

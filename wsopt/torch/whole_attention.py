@@ -100,16 +100,53 @@ def asks_for_none(module: fx.GraphModule, inputs: Sequence[Any]) -> bool:
 
 def keep_whole(module: fx.GraphModule) -> None:
     """Put `OPERATOR` in the place of the calls in a graph from Dynamo, which asks for no gradients."""
-    calls = module.graph.find_nodes(op="call_function", target=scaled_dot_product_attention)
-    for node in calls:
+    for node in _calls(module):
         _keep(node)
     module.recompile()
 
 
+def note_what_agrees(module: fx.GraphModule) -> None:
+    """Have torch note of each call in a graph from Dynamo that it has as many values as keys, and batches alike.
+
+    Of keys and values that a cache holds it has a symbol each, which no operation before the kernel compares, and
+    calls in which they differ fail anyway. So no graph is compiled again for what is noted.
+    """
+    for node in _calls(module):
+        seen = [_seen(one) for one in _tensors(node)]
+        if any(one is None or one.dim() != _DIMENSIONS for one in seen):
+            continue
+        query, key, value = seen
+        _note(key.shape[-2], value.shape[-2])
+        _note(query.shape[0], key.shape[0])
+        _note(key.shape[0], value.shape[0])
+
+
+def _note(one: int | torch.SymInt, other: int | torch.SymInt) -> None:
+    """Have torch note that two extents that change are one, if they are equal while it compiles."""
+    hints = [x.node.hint for x in (one, other) if isinstance(x, torch.SymInt) and x.node.has_hint()]
+    if len(hints) == 2 and hints[0] == hints[1]:
+        torch._check(one == other)
+
+
+def _calls(module: fx.GraphModule) -> list[fx.Node]:
+    return [*module.graph.find_nodes(op="call_function", target=scaled_dot_product_attention)]
+
+
+def _tensors(node: fx.Node) -> list[Any]:
+    """The queries, keys and values of a call."""
+    given = _given(node)
+    return [given[name] for name in _PARAMETERS[:3]]
+
+
+def _given(node: fx.Node) -> dict[str, Any]:
+    """The arguments of a call by name, as far as it has them."""
+    return {**dict(zip(_PARAMETERS, node.args, strict=False)), **node.kwargs}
+
+
 def _keep(node: fx.Node) -> None:
     """Replace one call, if the operator can say it, with its result as it is seen to lie."""
-    given: dict[str, Any] = dict(zip(_PARAMETERS, node.args, strict=False)) | node.kwargs
-    tensors, mask = [given[name] for name in _PARAMETERS[:3]], given.get("attn_mask")
+    given = _given(node)
+    tensors, mask = _tensors(node), given.get("attn_mask")
     seen, result = [_seen(one) for one in tensors], _seen(node)
     fixed = [given.get(name, default) for name, default in _FIXED.items()]
     dropout, causal, scale, groups = fixed
