@@ -573,6 +573,13 @@ def test_inductor_lays_out_what_a_piece_reads(monkeypatch: pytest.MonkeyPatch) -
     assert torch.allclose(found.float(), model(x).float(), atol=2e-2)
 
 
+def test_a_norm_that_is_no_kernel_has_the_reason_of_the_norm() -> None:
+    report = explain(nn.LayerNorm((8, 8), dtype=B), torch.randn(4, 16, 8, 8, dtype=B), options=OPTIONS)
+    ((reason, count),) = report.left
+    assert "reduce different axes" in reason
+    assert count == 1
+
+
 def test_a_norm_is_one_piece_and_no_statistic_alone() -> None:
     """A kernel may store a value a row, but a mean that somebody else multiplies by has read the row for that."""
 

@@ -412,7 +412,9 @@ def test_a_cache_that_grows_has_as_many_values_as_keys() -> None:
 
 def test_counting_operations_notes_no_condition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "note_what_agrees", lambda module: None)
-    monkeypatch.setattr(compiler, "asks_for_none", lambda module, inputs: False)  # torch's own attention counts
+    monkeypatch.setattr(
+        compiler, "asks_for_none", lambda module, inputs: False
+    )  # torch's own attention counts
     found = agree(decode, behind_a_cache, {1: 2, 2: 2}, (10, 11))
     values = [node.meta.get("val") for node in found.lowered.graph.nodes]
     tensor = next(val for val in values if isinstance(val, Tensor))

@@ -384,6 +384,8 @@ def test_every_entry_has_a_case() -> None:
             {},
             "with a window",
         ),
+        (aten.convolution.default, (*IMAGE, None, [2, 2], *PLAIN[1:]), {}, "a convolution with strides"),
+        (aten.convolution.default, (*IMAGE, None, PLAIN[0], [1, 1], *PLAIN[2:]), {}, "zeros around it"),
         (aten.exp.default, (X.double(),), {}, "float64"),
         (aten.mul.Tensor, (X.long(), X.long()), {}, "int64"),
         (aten.exp.default, (torch.arange(4, dtype=torch.int32),), {}, "exp of integers"),

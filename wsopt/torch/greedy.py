@@ -84,7 +84,7 @@ class Greedy:
                 if self.taken >> number & 1 or not any(map(is_seed, self.nodes[name])):
                     continue
                 found = self._grown(1 << number)
-                reason = self._answer(1 << number).refusal if found is None else self._in_vain(found)
+                reason = self._why_none(1 << number) if found is None else self._in_vain(found)
                 if found is None or reason:
                     self.reasons.setdefault(name, reason)
                     continue
@@ -93,6 +93,15 @@ class Greedy:
                 for member in members(found):
                     self.reasons.pop(self.flow.names[member], None)
                 yield self._names(found)
+
+    def _why_none(self, seed: int) -> str:
+        """Why no part with the seed is one kernel: of a reduction that alone gives a value a row, why the first that
+        hands on more is none, where one was tried.
+        """
+        alone = self._answer(seed)
+        beyond = (one for part, one in self._known.items() if part & seed and not one.is_statistic)
+        further = next(beyond, None) if alone.is_statistic else None
+        return alone.refusal if further is None else further.refusal or alone.refusal
 
     def _in_vain(self, part: int) -> str:
         """Why a part without products is better left, though a kernel computes it; empty if it is not."""

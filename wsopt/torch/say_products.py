@@ -183,9 +183,15 @@ def _convolution(
 ) -> Value:  # fmt: skip
     """A convolution whose window is one element: a product of channels, where the image's elements lie together."""
     del dilation
-    window = weight.shape[2:]
-    if any(one != 1 for one in (*window, *stride, groups)) or transposed or any((*padding, *output_padding)):
-        raise Untaken("a convolution with a window, or in groups")
+    apart = {
+        "with a window": any(one != 1 for one in weight.shape[2:]),
+        "with strides": any(one != 1 for one in stride),
+        "in groups": groups != 1,
+        "that is transposed": transposed,
+        "of an image with zeros around it": any((*padding, *output_padding)),
+    }
+    if any(apart.values()):
+        raise Untaken(f"a convolution {' and '.join(why for why, holds in apart.items() if holds)}")
     outer, inner = weight.shape[:2]
     batch, image = x.shape[0], math.prod(x.shape[2:])
     flat = w.view(x, (batch, inner, image))
