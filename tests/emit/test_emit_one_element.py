@@ -10,6 +10,7 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.lowering.structures import structures
 from wsopt.simulation import simulate
+from wsopt.tensors.views import Role, View
 
 
 def third(g: GraphBuilder, parts: int = 3, heads: int = 4) -> Symbol:
@@ -49,12 +50,52 @@ def two_rows(g: GraphBuilder) -> Symbol:
     return g.cast(g.concat(x * 2.0, y + 1.0, axis=0), "bf16", name="z")
 
 
-BODIES: tuple[Body, ...] = (third, of_a_row, split, stacked(0), stacked(1), two_rows)
+def one_row(g: GraphBuilder) -> Symbol:
+    """The last of some rows, which is a row for itself alone."""
+    return g.cast(g.slice(g.input("x", (4, 128), "bf16"), axis=0, start=3) * 2.0, "bf16", name="z")
+
+
+def one_soft_row(g: GraphBuilder) -> Symbol:
+    return g.cast(g.softmax(g.slice(g.input("x", (4, 128), "bf16"), axis=0, start=3)), "bf16", name="z")
+
+
+def soft_rows(g: GraphBuilder) -> Symbol:
+    """A softmax of one row of each of some matrices."""
+    return g.cast(g.softmax(g.slice(g.input("x", (3, 8, 128), "bf16"), axis=1, start=7)), "bf16", name="z")
+
+
+def last_token(g: GraphBuilder) -> Symbol:
+    """Attention of the last of some queries."""
+    q = g.slice(g.input("q", (2, 16, 64), "bf16"), axis=1, start=15)
+    k, v = (g.input(name, (2, 192, 64), "bf16") for name in "kv")
+    weights = g.softmax(g.matmul(q, k, transpose_b=True) * 0.125)
+    return g.cast(g.matmul(g.cast(weights, "bf16"), v), "bf16", name="z")
+
+
+BODIES: tuple[Body, ...] = (
+    third, of_a_row, split, stacked(0), stacked(1), two_rows, one_row, one_soft_row, soft_rows, last_token,
+)  # fmt: skip
 
 
 def made(body: Body) -> Emitted:
     graph = graph_of(body)
     return build(graph, next(structures(find_region(graph), h200())))
+
+
+@pytest.mark.parametrize("body", [one_soft_row, soft_rows, last_token])
+def test_a_slice_of_one_row_has_rows(body: Body) -> None:
+    """What is computed of it has them too, so that what follows may be along them."""
+    region = find_region(graph_of(body))
+    views = [source.view for source in region.sources]
+    views += [one.left for one in region.contractions if isinstance(one.left, View)]
+    assert views
+    assert all(Role.ROW in view.roles for view in views)
+
+
+def test_an_output_beside_a_slice_of_one_row_has_its_own_extents() -> None:
+    """The tensor's second dimension is no longer one of elements alone: its parts begin where the row does."""
+    (output,) = find_region(graph_of(one_row)).outputs
+    assert output.shape == (1, (2, 64))
 
 
 @pytest.mark.slow

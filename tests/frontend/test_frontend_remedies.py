@@ -328,7 +328,8 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "rows that are added by index": Remedy(
         lambda g: g.scatter_add(*added_rows(g)),
-        "where rows are finite, write it as a product: x + matmul(hot, rows)",
+        "where rows are finite, write it as a product: x + matmul(hot, rows), with hot = "
+        'cast(cast(equal(iota, i), "f32"), "bf16"), the iota along x\'s rows and i along columns',
         lambda g: by_product(g, *added_rows(g)),
     ),
     "a slice of what is computed": Remedy(

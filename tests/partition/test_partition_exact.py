@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -127,3 +128,24 @@ def test_the_kernels_are_as_exact_as_the_products() -> None:
     assert kernel.verified.program.adds_partials
     given = {name: tensors[name] for name in ("x_parts", "w_parts")}
     assert error(execute(kernel.source, given, seed=0).outputs["y"], graph, inputs) < ALLOWED
+
+
+@pytest.mark.parametrize(("dtype", "whole"), [("f32", "rows"), ("i8", 'cast(rows, "f32")')])
+def test_rows_added_by_index_are_a_product_in_a_type_that_takes_them(dtype: str, whole: str) -> None:
+    g = GraphBuilder("added")
+    x, i, rows = g.input("x", (96, 64), "f32"), g.input("i", (32,), "i32"), g.input("rows", (32, 64), dtype)
+    g.output(g.scatter_add(x, i, rows, name="y"))
+    says = f'x + matmul(hot, {whole}, precision="ieee"), with hot = cast(equal(iota, i), "f32"), the iota'
+    with pytest.raises(LoweringError, match=re.escape(says)):
+        find_region(g.build())
+
+    done = GraphBuilder("done")
+    x, i, rows = (
+        done.input("x", (96, 64), "f32"),
+        done.input("i", (32,), "i32"),
+        done.input("rows", (32, 64), dtype),
+    )
+    hot = done.cast(done.equal(done.iota(shape=(96, 32), axis=0), i), "f32")
+    whole_rows = rows if dtype == "f32" else done.cast(rows, "f32")
+    done.output(done.add(x, done.matmul(hot, whole_rows, precision="ieee"), name="y"))
+    check_cuttable(written_out(done.build()), h200())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ import pytest
 
 from wsopt.checker import verify
 from wsopt.errors import InfeasibleError, LoweringError
-from wsopt.graph.builder import GraphBuilder
+from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.graph.symbolic import SymbolicGraph, bound
 from wsopt.interpret import execute, mma
@@ -114,6 +114,37 @@ def test_a_cell_whose_first_extents_a_kernel_refuses_is_not_its_own(h200: Machin
     assert chooser.extents.refusal(kernel, (37,)) == (
         "the contracted axis has 296 elements: this schedule takes 1 to 16 more than a multiple of 64"
     )
+
+
+def _vocabulary(g: GraphBuilder, x: Symbol) -> Symbol:
+    """A matrix whose rows TMA could not begin with, so that it is padded before the first launch."""
+    return g.matmul(x, g.input("w", (256, 301), "bf16", constant=True))
+
+
+def _four_bits(g: GraphBuilder, x: Symbol) -> Symbol:
+    """Words in the order of fragments, with scales that are turned."""
+    q = g.input("q", (192, 256), "i4", constant=True)
+    w = g.dequantize(q, g.input("s", (192, 2), "bf16", constant=True), 128)
+    return g.matmul(x, g.cast(w, "bf16"), transpose_b=True)
+
+
+def _eight_bits(g: GraphBuilder, x: Symbol) -> Symbol:
+    w = g.cast(g.input("q", (192, 256), "i8", constant=True), "bf16")
+    return g.matmul(x, w, transpose_b=True)
+
+
+@pytest.mark.parametrize("product", [_vocabulary, _four_bits, _eight_bits])
+def test_constants_that_are_laid_out_anew_are_taken(
+    product: Callable[[GraphBuilder, Symbol], Symbol], h200: Machine
+) -> None:
+    """A kernel's checks are of what they are then, and of four bits two are an element of memory."""
+    g = GraphBuilder("packed")
+    tokens = g.dim("tokens", 1, 64)
+    g.output(g.cast(product(g, g.input("x", (tokens, 256), "bf16")), "bf16", name="y"))
+    extents = Extents(g.symbolic(), h200)
+    kernel = _kernel(extents, next(structures(extents.region((16,)), h200)), 16)
+    assert kernel.recipe.packed
+    assert [extents.refusal(kernel, (tokens,)) for tokens in (1, 16, 64)] == [None] * 3
 
 
 @pytest.mark.parametrize(

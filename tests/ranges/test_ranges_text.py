@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from wsopt.ranges.document import FORMAT, Member, RangeCertificate, RangeRecord, summary_of
+from dataclasses import replace
+from pathlib import Path
+
+from wsopt.folder import RANGE
+from wsopt.ranges.build import RangeBuild
+from wsopt.ranges.command import compiled_text
+from wsopt.ranges.document import FORMAT, RECORD, Member, RangeCertificate, RangeRecord, summary_of
 from wsopt.ranges.text import range_text
 
 
@@ -34,6 +40,16 @@ def test_one_dimension_has_intervals_and_a_curve() -> None:
     assert "The compiler rejected: 256x64 (spills)" in text
     assert "        1 to 16       0     10.00%\n       17 to 64       1     25.00%\n" in text
     assert "       64       1          1.25        1.00  25.00%  " + "#" * 40 in text
+
+
+def test_one_of_anything_is_told_as_one() -> None:
+    record = _record({"tokens": (1, 64)}, (0, 0), (1.0, 1.0))
+    certificate = replace(record.certificate, searched=((1,),), considered=1)
+    record = replace(record, kernels=record.kernels[:1], certificate=certificate)
+    files = {RANGE: RECORD.dump_json(record).decode()}
+    text = compiled_text(RangeBuild(files, summary_of(record), 1.0), Path("out"))
+    assert "1 kernel for tokens to 64" in text
+    assert "1 switch\n  1 structure considered at 1 sample, 20 priced everywhere" in text
 
 
 def test_two_dimensions_have_a_curve_each() -> None:

@@ -148,21 +148,27 @@ def _write(found: Build | CutBuild, asked: _Asked) -> None:
 
 
 def _compile_range(graph: SymbolicGraph, asked: _Asked, kernels: int | None) -> None:
+    from wsopt.errors import LoweringError
+    from wsopt.partition.make import as_numbers
     from wsopt.pool.cluster import workers_at
     from wsopt.ranges.command import compile_range, compiled_text
     from wsopt.ranges.make import DEFAULT_KERNELS
 
     with progress() as show, workers_at(asked.scheduler) as workers:
-        found = compile_range(
-            graph,
-            asked.machine,
-            asked.target,
-            kernels=kernels or DEFAULT_KERNELS,
-            seconds=asked.seconds,
-            use_cache=asked.use_cache,
-            workers=workers,
-            progress=show,
-        )
+        try:
+            found = compile_range(
+                graph,
+                asked.machine,
+                asked.target,
+                kernels=kernels or DEFAULT_KERNELS,
+                seconds=asked.seconds,
+                use_cache=asked.use_cache,
+                workers=workers,
+                progress=show,
+            )
+        except LoweringError as error:
+            hint = as_numbers(graph, asked.machine)
+            raise LoweringError(f"{error}\n  {hint}") if hint else error from None
     asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
 
 

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from networkx.utils import UnionFind
 
@@ -84,9 +85,12 @@ class RawView:
         return frozenset(dim for dim, _, _ in self.single)
 
     def atoms(self, dim: int) -> tuple[Dim, ...]:
-        """The axes that a dimension of the tensor is made of, outer ones first; none of one that is a slice."""
-        own = [one for one in self.dims if one.origin == (dim,) and dim not in self.alone]
-        return () if any(one.cutout for one in own) else tuple(one.axis for one in own)
+        """The axes that a dimension of the tensor is made of, outer ones first; none of one that is a slice, or of
+        which an axis has a part together with another dimension.
+        """
+        own = [one for one in self.dims if dim in one.origin and dim not in self.alone]
+        partly = any(one.cutout or one.origin != (dim,) for one in own)
+        return () if partly else tuple(one.axis for one in own)
 
 
 @dataclass(slots=True)
@@ -215,15 +219,34 @@ class Axes:
                 else:
                     dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
         remedy = remedies.SLICE_COPY if given else remedies.OWN_OUTPUTS
+        one_row = self.one_row or self._row_of_slice(dims)
         dims, alone = _folded(dims, self.shapes[end], path[-1], remedy)
-        if self.one_row is not None and any(dim.extent > 1 for dim in dims):
+        if one_row is not None and any(dim.extent > 1 for dim in dims):
             pitch = -(-math.prod(self.shapes[end]) // PITCH) * PITCH
-            dims.append(RawDim(self.one_row, 1, pitch, (), (0, 1)))
+            dims.append(RawDim(one_row, 1, pitch, (), (0, 1)))
         constant = given is not None and given.constant
         single = tuple((d, self.shapes[end][d], strides[d]) for d in sorted({dim.origin[0] for dim in alone}))
         offset = sum(dim.stride * dim.cutout[0] for dim in alone if dim.cutout)
         dtype = self.graph.type_of(path[-1]).dtype
         return RawView(path[-1], dtype, constant, len(strides), tuple(dims), single=single, offset=offset)
+
+    def _row_of_slice(self, dims: Sequence[RawDim]) -> Dim | None:
+        """The axis of a slice that has one row of a tensor. What lies along the row then begins further inside; the
+        row is one of one element, as where no tensor has any.
+
+        None where that is what streams: products are made of the slice as it is, or of a copy.
+        """
+        return next(
+            (
+                dim.axis
+                for dim, inner in pairwise(dims)
+                if dim.cutout
+                and dim.extent == 1
+                and self.roles.get(dim.axis) is Role.ROW
+                and self.roles.get(inner.axis) is not Role.STREAM
+            ),
+            None,
+        )
 
     def _slice(
         self,

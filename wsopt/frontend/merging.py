@@ -49,6 +49,7 @@ def mergeable(
     along the outer one alone: neighbours along the merged axis then share its elements.
 
     Of two of a tensor's dimensions all between has to be in them: one of one element would part them if it had more.
+    A row of one element that is none of a tensor's dimensions lies anywhere.
     """
     for dims in views:
         first, second = find(dims, outer), find(dims, inner)
@@ -59,6 +60,8 @@ def mergeable(
         if first and second:
             if first.cutout or second.cutout:
                 return False
+            if not second.origin:
+                continue
             neighbours = first.origin[-1] == second.origin[0] or (first.part[1] == 1 and second.part[0] == 0)
             apart = first.stride != second.extent * second.stride or not neighbours
             between = range(first.origin[-1] + 1, second.origin[0])
@@ -78,6 +81,8 @@ def merged(dims: tuple[RawDim, ...], outer: Dim, inner: Dim, group: int = 0) -> 
         return tuple(alone if dim is first else dim for dim in dims)
     if first is None or second is None:
         return dims
+    if not second.origin:
+        return tuple(replace(first, axis=inner) if dim is first else dim for dim in dims if dim is not second)
     (take, _), (inner_take, step), parts = first.part, second.part, first.origin[-1] == second.origin[0]
     joined = RawDim(
         inner,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsopt.frontend.kinds import producer
-from wsopt.graph.types import Graph
+from wsopt.graph.types import DType, Graph, Node
 
 ONE_ORDER = "declare every input and output with its axes in one order, and transpose outside of the graph"
 DENSE = "declare it without strides, and hand over a dense copy"
@@ -20,10 +20,6 @@ FIRST_ELEMENT = (
     "dense copy of what is read"
 )
 OWN_OUTPUTS = "make each part that is computed an output, and join them outside of the graph"
-ROWS_BY_PRODUCT = (
-    "where rows are finite, write it as a product: x + matmul(hot, rows), with hot = cast(cast(equal(iota, indices), "
-    '"f32"), "bf16"), the iota along x\'s rows and the indices along columns'
-)
 OWN_GRAPH = "give each a graph of its own"
 
 # For element types of operands and of inputs that no instruction takes, views of results, and
@@ -65,3 +61,19 @@ def computed_before(names: Sequence[str]) -> str:
     """Remedy for nodes that one kernel cannot compute beside the others."""
     what = "it an input" if len(names) == 1 else "them inputs"
     return f"compute {' and '.join(names)} before, and make {what}"
+
+
+def rows_by_product(graph: Graph, node: Node) -> str:
+    """Remedy for rows that are added by index: a product says the same of finite rows, in a type that takes them."""
+    x, indices, rows = node.tensors
+    dtype = graph.type_of(rows).dtype
+    hot = f'cast(equal(iota, {indices}), "f32")'
+    if dtype in (DType.BF16, DType.F16):
+        product, hot = f"matmul(hot, {rows})", f'cast({hot}, "{dtype.value}")'
+    else:
+        whole = rows if dtype is DType.F32 else f'cast({rows}, "f32")'
+        product = f'matmul(hot, {whole}, precision="ieee")'
+    return (
+        f"where rows are finite, write it as a product: {x} + {product}, with hot = {hot}, "
+        f"the iota along {x}'s rows and {indices} along columns"
+    )

@@ -147,7 +147,9 @@ def _check_gathers(graph: Graph, kind: Kind) -> None:
 def _check_added_rows(graph: Graph) -> None:
     """Refuse rows that are added by index: no kernel adds what others may add to in one order."""
     for node in (node for node in graph.nodes if node.op == "scatter_add"):
-        raise LoweringError(f"node {node.name}: scatter_add is not lowered; {remedies.ROWS_BY_PRODUCT}")
+        raise LoweringError(
+            f"node {node.name}: scatter_add is not lowered; {remedies.rows_by_product(graph, node)}"
+        )
 
 
 # --- roles ----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def compiled_text(found: CutBuild, where: Path) -> str:
     return (
         f"{s['name']} on {s['machine']}: {launches} of {kernels}, {s['status']}, "
         f"predicted {s['predicted_us']:.1f} us (rooflines {s['roofline_us']:.1f} us), {found.seconds:.1f} s\n"
-        f"  {c['pieces']:,} pieces considered, {c['bounded']:,} bounded, {c['solved']:,} solved; "
+        f"  {counted(c['pieces'], 'piece')} considered, {c['bounded']:,} bounded, {c['solved']:,} solved; "
         f"{s['workspace_bytes']:,} bytes between kernels\n{skipped}"
         f"  written to {where}"
     )

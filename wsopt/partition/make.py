@@ -16,13 +16,14 @@ from wsopt.errors import InfeasibleError, LoweringError, UndecidedError
 from wsopt.folder import KERNELS, machine_text
 from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.graph.serialize import graph_to_json
+from wsopt.graph.symbolic import SymbolicGraph, bound, said
 from wsopt.graph.types import Graph
 from wsopt.lowering.phases import is_scores
 from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
 from wsopt.partition.accept import first_program, refusal_of
 from wsopt.partition.build import CutBuild, cut_build
-from wsopt.partition.cut import Cut, Cutter, cutter_of
+from wsopt.partition.cut import Cut, Cutter, check_cuttable, cutter_of
 from wsopt.partition.document import CutRecord, record_of, record_text
 from wsopt.partition.exact_products import written_out
 from wsopt.partition.few_rows import with_parts_of_rows
@@ -89,6 +90,24 @@ def _best(graph: Graph, cutter: Cutter) -> Cut:
 def is_refused(graph: Graph, machine: Machine) -> bool:
     """Whether no single kernel computes a graph: the front end refuses it as a whole, or no tile of it is legal."""
     return bool(refusal_of(graph, machine))
+
+
+def as_numbers(graph: SymbolicGraph, machine: Machine) -> str:
+    """What to do with a graph of named extents that several kernels compute and no single one does, for a range has
+    single ones: a sentence, empty where that is not why it is refused.
+    """
+    values = {dim.name: dim.most for dim in graph.dims}
+    numbers = bound(graph, values)
+    try:
+        if not is_refused(numbers, machine):
+            return ""
+        check_cuttable(written_out(numbers), machine)
+    except LoweringError:
+        return ""
+    return (
+        f"graph {graph.name} is not cut into several kernels, for it has named extents; with numbers in their place "
+        f"it is, such as {said(values)}"
+    )
 
 
 def is_weighed(graph: Graph, machine: Machine) -> bool:

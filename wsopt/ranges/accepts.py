@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wsopt.emit.integers import Expression, Integer
-from wsopt.emit.recipe import Check, Recipe
-from wsopt.graph.types import Graph, row_major_strides
+from wsopt.emit.recipe import Check, Packed, Recipe
+from wsopt.graph.types import DType, Graph, Input, row_major_strides
+from wsopt.tensors.views import TMA_BITS, Packing
 
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Extents and strides of a tensor."""
@@ -79,8 +80,9 @@ def _calculated(operator: str, values: list[int]) -> int:
 
 def refusal(recipe: Recipe, graph: Graph, processors: int) -> str | None:
     """What a kernel of this recipe says to a call with tensors of the graph's inputs; None where it takes it."""
-    layouts = {one.name: (one.type.shape, one.element_strides) for one in graph.inputs}
+    layouts = {one.name: _held(one) for one in graph.inputs}
     layouts |= {name: _dense(graph.type_of(name).shape) for name in graph.outputs}
+    layouts |= {one.tensor: _packed(layouts[one.tensor], one) for one in recipe.packed}
     call = _Call(layouts, {"processors": processors})
     for one in recipe.tensors:
         if len(layouts[one.name][0]) != one.rank:
@@ -95,3 +97,30 @@ def refusal(recipe: Recipe, graph: Graph, processors: int) -> str | None:
 
 def _dense(shape: tuple[int, ...]) -> Layout:
     return shape, row_major_strides(shape)
+
+
+def _held(one: Input) -> Layout:
+    """How an input lies in memory; of four bits two elements are one there."""
+    shape, strides = one.type.shape, one.element_strides
+    if one.type.dtype is not DType.I4:
+        return shape, strides
+    return (*shape[:-1], shape[-1] // 2), (*(step // 2 for step in strides[:-1]), strides[-1])
+
+
+def _packed(layout: Layout, one: Packed) -> Layout:
+    """How a constant lies once it is laid out anew, as `runtime/packing.py` does it; all but matrices are refused."""
+    shape, strides = layout
+    if len(shape) != 2:
+        return layout
+    rows, length = shape
+    near = TMA_BITS // one.dtype.bits
+    match one.packing:
+        case Packing.TURNED:
+            strides = 1, rows
+        case Packing.PADDED:
+            strides = -(-length // near) * near, 1
+        case Packing.SPREAD:
+            strides = length * near, near
+        case Packing.FRAGMENTS:
+            pass
+    return shape, strides

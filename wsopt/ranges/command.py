@@ -16,6 +16,7 @@ from wsopt.ranges.find import Progress
 from wsopt.ranges.make import build_range
 from wsopt.ranges.points import grid_of
 from wsopt.ranges.text import range_text
+from wsopt.report.layout import counted
 from wsopt.simulation import simulate
 
 
@@ -51,10 +52,11 @@ def compiled_text(found: RangeBuild, where: Path) -> str:
     ends = ", ".join(f"{name} to {last:,}" for name, last in _lasts(found))
     skipped = f"  skipped for lack of time: {'; '.join(s['skipped'])}\n" if "skipped" in s else ""
     return (
-        f"{s['name']} on {s['machine']}: {len(s['kernels'])} kernels for {ends}, {found.seconds:.1f} s\n"
+        f"{s['name']} on {s['machine']}: {counted(len(s['kernels']), 'kernel')} for {ends}, {found.seconds:.1f} s\n"
         f"  predicted loss at most {s['worst_loss']:.2%} ({proved}), {s['mean_loss']:.2%} on the mean; "
-        f"{s['switches']} switches\n"
-        f"  {s['structures']['considered']:,} structures considered at {len(s['searched'])} samples, "
+        f"{counted(s['switches'], 'switch', 'switches')}\n"
+        f"  {counted(s['structures']['considered'], 'structure')} considered at "
+        f"{counted(len(s['searched']), 'sample')}, "
         f"{s['structures']['near']} priced everywhere\n{skipped}"
         f"  written to {where}"
     )
