@@ -150,8 +150,8 @@ def _buffers(schedule: Schedule, program: TileProgram, machine: Machine, margin:
         used = memory.shared_memory(program, [slots for _, slots in schedule.rings], schedule.buffers)
         if used != schedule.shared_memory_bytes:
             yield f"shared memory is given as {schedule.shared_memory_bytes} bytes, the buffers take {used}"
-        if used > machine.shared_memory_per_block_bytes:
-            yield f"shared memory: {used} bytes, a block has {machine.shared_memory_per_block_bytes}"
+        if used > (has := memory.shared_capacity(program.structure, machine)):
+            yield f"shared memory: {used} bytes, a block has {has}"
     sets, columns = schedule.buffers.sums, program.tensor_columns
     if sets < 1 or (sets > 1 and not columns):
         yield f"{sets} sets of sums, with {columns} columns of tensor memory each"

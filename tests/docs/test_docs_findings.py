@@ -650,3 +650,33 @@ def test_rows_that_are_not_there() -> None:
 def both(row: dict[str, Any]) -> tuple[float, float]:
     """A kernel's predicted time, and what it takes."""
     return row["predicted_us"], row["kernel"]["median_us"]
+
+
+def test_constants_ahead_and_two_blocks_an_sm() -> None:
+    data = measured("calibration/h200_ahead")
+    groups = data["groups"]
+
+    def us(group: str, **fields: Any) -> str:
+        (found,) = (one["us"] for one in groups[group] if fields.items() <= one.items())
+        return f"{found:.2f}"
+
+    all_ahead, some = us("i4_16", blocks=1, ahead=9), us("i4_16", blocks=1, ahead=4)
+    assert f"8192 x 8192, took {all_ahead} us in a CUDA graph" in PAGE
+    narrow = "two consumers of 64 x 8"
+    one, before = us("i4_1", tile=narrow, ahead=4), us("i4_1", tile=narrow, ahead=10)
+    assert f"With the weights of four slots it takes {some} us, of one row {one} instead of {before}." in PAGE
+    i8, bf16 = (
+        (us(name, blocks=1, ahead=many), us(name, blocks=1, ahead=3))
+        for name, many in (("i8_16", 5), ("bf16_16", 11))
+    )
+    assert (
+        f"8 bits {i8[0]} us with all five slots and {i8[1]} with three, bf16 {bf16[0]} and {bf16[1]}." in PAGE
+    )
+    own, wide = us("i4_16", blocks=2, tile="64 x 16"), us("i4_16", blocks=2, tile="128 x 16", ahead=2)
+    assert f"they take {own} us for those 16 rows, and with tiles of 128 weights {wide};" in PAGE
+    two, alone = us("i4_1", blocks=2, tile="128 x 8", ahead=2), us("i4_1", blocks=1, ahead=2)
+    assert f"one row takes {two} ({alone} with the best of one block)" in PAGE
+    assert f"8 bits {us('i8_16', blocks=2, ahead=4)} ({i8[0]})" in PAGE
+    assert f"gain for one row of 4 bits ({us('i4_1', blocks=3)} us)" in PAGE
+    late = next(one["first_slot"] for one in data["stamps"] if one["blocks"] == 1)
+    assert f"came {late / 1000:.1f} us later" in PAGE

@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[Body, str]] = {
         lambda g: g.scatter_add(
             g.input("x", (64, 64), "f32"), g.input("i", (32,), "i32"), g.input("rows", (32, 64), "f32")
         ),
-        "where rows are finite, write it as a product: x + matmul(hot, rows)",
+        'where rows are finite, write it as a product: x + matmul(hot, rows, precision="ieee")',
     ),
     "rows that no tensor has": (
         lambda g: g.matmul(

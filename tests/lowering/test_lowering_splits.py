@@ -20,8 +20,8 @@ TILE = (64, 64, 64)
 
 
 def splits(region: Region, machine: Machine, tile: tuple[int, int, int] = TILE) -> set[int]:
-    """The splits of structures with such a tile."""
-    return {s.splits for s in cut(region, machine, tile)}
+    """The splits of structures with such a tile, of blocks that have an SM each."""
+    return {s.splits for s in cut(region, machine, tile) if not s.occupancy}
 
 
 def cut(region: Region, machine: Machine, tile: tuple[int, int, int] = TILE) -> list[Structure]:

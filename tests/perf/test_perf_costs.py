@@ -140,8 +140,8 @@ def test_rows_of_a_box_touch_whole_lines(card: Machine) -> None:
 def test_few_columns_of_tiles_are_taken_together(card: Machine) -> None:
     region = plain(8192, 1024, 1024)
     # Eight columns of tiles: 100 SMs are in three groups of four rows at once.
-    assert demand.rows_at_once(lower(region, CUT, card).grid, card) == 12
-    assert demand.rows_at_once(lower(region, replace(CUT, group=16), card).grid, card) == 16
+    assert demand.rows_at_once(lower(region, CUT, card).grid, card.sm_count) == 12
+    assert demand.rows_at_once(lower(region, replace(CUT, group=16), card).grid, card.sm_count) == 16
 
 
 def test_operands_that_l2_keeps_are_read_once(card: Machine) -> None:

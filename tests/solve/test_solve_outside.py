@@ -35,7 +35,7 @@ def test_a_graph_of_few_tiles_names_the_sms_that_have_none(h200: Machine) -> Non
     told, certificate = few_tiles(h200)
     outside = certificate.outside
     assert outside is not None
-    assert (outside.idle_sms, outside.absent) == (132 - 16, (Absent.CLUSTERS,))
+    assert (outside.idle_sms, outside.absent) == (132 - 16, (Absent.CLUSTERS, Absent.BLOCKS))
     assert outside.idle == pytest.approx(116 / 132)
     assert "split" not in told, "other structures of products split their sums"
     assert "116 of 132 SMs have no tile in the only wave; 87.9 % of the SMs' time" in told

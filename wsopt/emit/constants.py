@@ -60,6 +60,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         *dynamic.constants(plan),
         ("SUBTILES", s.subtiles if copied else None, ""),
         ("INPUT_BUFFERS", buffers.inputs if copied else None, "subtiles of an input at a time"),
+        ("CONSTANTS_AHEAD", plan.constants_ahead, "slots whose constants are copied while the kernel before ends"),
         ("INPUTS_AHEAD", plan.inputs_ahead or None, "K-blocks whose copies come behind those of inputs"),
         ("REFILL_PASSES", when.first if waits else None,
          "passes under which the last tile's stores are read, before inputs are copied to their buffers"),

@@ -118,7 +118,7 @@ class Consumer:
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split or plan.offsets
             begin += ["gdc_wait()"] if early else []
         begin += resident.begin(plan)
-        begin += ["gdc_wait()"] if self.operations.of_rows and not plan.s.occupancy else []
+        begin += ["gdc_wait()"] if self.operations.of_rows and not plan.s.resident else []
         ends = each_owed(plan, calls(plan)) if plan.owes_ends else over_rows.ended(plan)
         stored = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []
         body, end = self._body(), "\n".join([*ends, *stored])

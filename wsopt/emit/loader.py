@@ -129,7 +129,8 @@ def _first_fills(plan: KernelPlan, index: int) -> list[str]:
     if not plan.fills_ahead(index):
         return []
     own = plan.loaders[index]
-    depth = min(own, key=lambda ring: plan.verified.schedule.depth(ring.plan.name)).depth
+    shallowest = min(own, key=lambda ring: plan.verified.schedule.depth(ring.plan.name))
+    depth = shallowest.depth if plan.constants_ahead is None else "CONSTANTS_AHEAD"
     place, count = first_place(plan)
     fills = write([line for ring in own for line in _ahead(plan, ring, index, constant=True)])
     return [

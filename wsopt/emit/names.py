@@ -136,6 +136,7 @@ _KERNEL_WORDS = frozenset(
             "INPUT_BUFFERS",
             "REFILL_PASSES",
             "REFILL_APART",
+            "CONSTANTS_AHEAD",
             "INPUTS_AHEAD",
             "pause",
             *("ahead", "filled"),

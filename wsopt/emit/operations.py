@@ -210,7 +210,7 @@ class Operations:
         waited for. Where an SM has several blocks, another one works meanwhile, and each vector is loaded before the
         first phase that reads it: of registers there is one block's share.
         """
-        if not self.plan.s.occupancy:
+        if not self.plan.s.resident:
             yield from self.of_tiles if op is phases[0] or op.id.subject == AGAIN else ()
             return
         again = op.id.subject == AGAIN

@@ -18,6 +18,7 @@ from wsopt.emit.rings import Ring
 from wsopt.emit.staging import Staging
 from wsopt.emit.stamps import Trace
 from wsopt.emit.tensors import Box
+from wsopt.perf.ahead import slots_ahead
 from wsopt.perf.epilogue import Refill
 from wsopt.program.combination import Combination, combination_of
 from wsopt.program.facts import Read, Store
@@ -205,6 +206,19 @@ class KernelPlan:
         own = (ring for index, rings in enumerate(self.loaders) if self.fills_ahead(index) for ring in rings)
         return tuple(dict.fromkeys(b.view.tensor for r in own for b in r.boxes if b.view.constant))
 
+    @property
+    def constants_ahead(self) -> int | None:
+        """Slots whose constants are copied before the kernel before has ended; None if those of a whole ring are."""
+        verified, filling = (
+            self.verified,
+            [index for index in range(len(self.loaders)) if self.fills_ahead(index)],
+        )
+        if not filling:
+            return None
+        depth = min(verified.schedule.depth(r.plan.name) for index in filling for r in self.loaders[index])
+        slots = slots_ahead(verified.program, verified.machine, verified.schedule.prediction, depth)
+        return slots if slots < depth else None
+
     def fills_ahead(self, index: int) -> bool:
         """Whether a loading warp copies constants before the kernel before has ended: in loops of products that count
         their slots on. A kernel with stamps does not, for its records are of whole tiles; nor one whose tiles lie
@@ -237,7 +251,7 @@ class KernelPlan:
     @property
     def by_threads(self) -> bool:
         """Whether threads store the tiles of rows, and read them where an SM has several blocks."""
-        return self.s.occupancy > 0 or self.s.stored_by_threads
+        return self.s.resident or self.s.stored_by_threads
 
     @property
     def column_multiple(self) -> int:
@@ -313,7 +327,7 @@ class KernelPlan:
         """Whether a consumer needs the number of its K-block, and not its slots alone: for places along the streamed
         axis, for tiles in turns, for staging by turns.
         """
-        in_turns = self.loops_over_tiles and not self.s.occupancy
+        in_turns = self.loops_over_tiles and not self.s.resident
         return self.ranged or self.ping_pong or in_turns or self.trace is not None
 
     @property

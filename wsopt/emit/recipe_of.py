@@ -143,7 +143,11 @@ def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
     elif plan.split:
         yield "parts", taken * s.splits
         taken = named("parts")
-    at_once = maximum(named("processors") // s.blocks, 1) if s.paired else named("processors")
+    at_once: Integer = named("processors")
+    if s.paired:
+        at_once = maximum(at_once // s.blocks, 1)
+    elif s.occupancy:
+        at_once = at_once * s.occupancy
     blocks = minimum(at_once, taken) if s.persistent else taken
     if plan.owes_ends and not s.shares:  # a consumer has a bit for each of its parts
         blocks = maximum(blocks, ceil_divide(taken, splits.MOST_PARTS))

@@ -17,7 +17,7 @@ _TOLD = (
 
 def begin(plan: KernelPlan) -> list[str]:
     """The lines before a block's tile."""
-    if not plan.s.occupancy:
+    if not plan.s.resident:
         return list(_strides(plan)) if plan.by_threads else []
     return ["gdc_wait()", f"# {_BEGUN}", "gdc_launch_dependents()", *_strides(plan)]
 
@@ -27,7 +27,7 @@ def told_vectors(plan: KernelPlan) -> list[ByAddress[Source]]:
     do: those that tiles are computed of, where no tensor has their elements.
     """
     sources = plan.vectors.values()
-    if not plan.s.occupancy or any(one.of.spans == FULL for one in sources):
+    if not plan.s.resident or any(one.of.spans == FULL for one in sources):
         return []
     return [one for one in sources if Role.COLUMN in one.of.spans and one.of.view.is_aligned and one.strides]
 

@@ -228,7 +228,7 @@ def _untraced(plan: KernelPlan) -> str:
         )
     if plan.s.paired:
         return f"pairs of blocks work on its tiles, {told} single blocks: trace a build made with `--under paired=no`"
-    if plan.s.occupancy:
+    if plan.s.resident:
         why = f"an SM has several of its blocks at a time, {told} one that has it to itself"
         streams = any(source.spans == FULL for source in plan.program.after.vectors)
         return f"{why}: trace a build made with `--under occupancy=0`" if streams else why

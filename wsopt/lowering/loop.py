@@ -32,10 +32,12 @@ def loop_of(region: Region, s: Structure, machine: Machine, tiles: int) -> Loop:
 def without_surroundings(s: Structure) -> Structure:
     """Key of a structure's loop: structures with equal keys have equal loops.
 
-    Left out are the order of tiles, their parts, how many a block takes, and the epilogue's subtiles, which stand
-    around the loop; the tail shortens it and changes no operation.
+    Left out are the order of tiles, their parts, how many a block takes, how many blocks an SM has, and the
+    epilogue's subtiles, which stand around the loop; the tail shortens it and changes no operation. A resident
+    block's tile has another loop.
     """
-    return replace(s, persistent=True, subtiles=1, group=1, tail=0, splits=1, shares=False)
+    around = replace(s, subtiles=1, group=1, tail=0, splits=1, shares=False)
+    return around if s.resident else replace(around, persistent=True, occupancy=0)
 
 
 def _made(region: Region, s: Structure, machine: Machine, tiles: int) -> Loop:

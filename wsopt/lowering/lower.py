@@ -40,7 +40,7 @@ def version_of(region: Region, s: Structure) -> Region:
     threads where several blocks share an SM, or stored alone, and with scales on partial sums, not on weights, where
     it asks for that.
     """
-    read = s.occupancy > 0
+    read = s.resident
     return region.of_structure(s.columns, read=read, stored=read or s.stored_by_threads).of_sums(
         s.scaled_sums
     )
@@ -158,7 +158,7 @@ def _work_of(region: Region, s: Structure, machine: Machine, tiles: int) -> tupl
         return of_part(varied[outer % len(varied)], row, part % s.splits)
 
     parts = tiles * s.splits
-    blocks = min(machine.sm_count, parts)
+    blocks = min(s.places(machine.sm_count), parts)
     if s.shares:
         found = shares_of([k_iterations(tile) for tile in range(tiles)], machine.sm_count)
         return Work(found.tiles, float(found.k_iterations)), found

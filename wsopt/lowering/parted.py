@@ -28,18 +28,21 @@ K-blocks of all tiles that takes longer.
 
 
 def split_counts(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
-    """Parts that the sums of a tile may be split into, each for a block of its own: numbers that leave the busiest SM
-    less of a tile than any smaller one, and each part a few K-blocks.
+    """Parts that the sums of a tile may be split into, each for a block of its own: numbers that leave the busiest
+    block less of a tile than any smaller one, and each part a few K-blocks.
     """
     if not parts_come_together(region, s, machine):
         return
-    tiles, sms = grid_of(region, s).tiles, machine.sm_count
-    if tiles >= _FEW_WAVES * sms:
+    tiles, places = grid_of(region, s).tiles, s.places(machine.sm_count)
+    if tiles >= _FEW_WAVES * places:
         return
-    iterations, least = -(-region.extent(Role.STREAM) // (s.depth * s.copies)), _busiest_share(tiles, sms, 1)
+    iterations, least = (
+        -(-region.extent(Role.STREAM) // (s.depth * s.copies)),
+        _busiest_share(tiles, places, 1),
+    )
     most = iterations // _PART_ITERATIONS if iterations >= _LONG_LOOP else 1
-    for splits in sorted(n for n in {*_SPLITS, sms // tiles} if 1 < n <= most):
-        share = _busiest_share(tiles, sms, splits)
+    for splits in sorted(n for n in {*_SPLITS, places // tiles} if 1 < n <= most):
+        share = _busiest_share(tiles, places, splits)
         if share <= _SPLIT_GAINS * least:
             least = share
             yield splits
@@ -63,10 +66,11 @@ def may_share(region: Region, s: Structure, machine: Machine) -> bool:
     a tenth of the time to idle SMs, and where how long they are is known when the kernel runs alone.
 
     Not where the graph is deterministic: where a row's sums are cut, and so its bits, depends on how many tiles there
-    are. emitter.v1: by cooperative consumers, in loops of kinds that a card has been seen to run.
+    are. emitter.v1: by cooperative consumers of blocks that have an SM each, in loops of kinds that a card has been
+    seen to run.
     """
     kind = LoopKind.VALUES if region.body else LoopKind.PRODUCTS
-    never = s.sharing is Sharing.PING_PONG or kind not in target_of(machine).shared
+    never = s.occupancy or s.sharing is Sharing.PING_PONG or kind not in target_of(machine).shared
     if region.deterministic or never or not parts_come_together(region, s, machine):
         return False
     iterations = -(-region.extent(Role.STREAM) // (s.depth * s.copies))
@@ -84,6 +88,6 @@ def _together(region: Region) -> Combination | None:
     return combination((item for item in region.body if not isinstance(item, Contraction)), sums)
 
 
-def _busiest_share(tiles: int, sms: int, splits: int) -> float:
-    """Tiles' worth of iterations that the busiest SM takes, split so many ways."""
-    return -(-tiles * splits // sms) / splits
+def _busiest_share(tiles: int, places: int, splits: int) -> float:
+    """Tiles' worth of iterations that the busiest of so many blocks takes, split so many ways."""
+    return -(-tiles * splits // places) / splits

@@ -15,7 +15,7 @@ from wsopt.lowering.legal import (
     subtile_counts,
     warp_counts,
 )
-from wsopt.lowering.parted import may_share, split_counts
+from wsopt.lowering.occupancy import several_blocks, with_parts
 from wsopt.lowering.product_steps import releases_early
 from wsopt.lowering.promotion import is_promoted, may_be_cut
 from wsopt.machine.types import Machine
@@ -105,11 +105,11 @@ class _Variants:
 
     def of_first(self, first: Structure) -> Iterator[Structure]:
         """The structures that differ from a first one in this and in the order of tiles, each with those in which
-        several blocks have parts of its tiles.
+        an SM has several blocks, or several blocks have parts of its tiles.
         """
-        parted = {
-            number: _parted(self.region, replace(first, copies=number), self.machine)
-            for number in self.copies
+        placed = {
+            asked: _placed(self.region, replace(first, copies=asked[0], transforms=asked[1]), self.machine)
+            for asked in itertools.product(self.copies, self.transforms)
         }
         paired = _paired(self.region, first, self.machine)
         for group, k_blocks, transforms, early in itertools.product(
@@ -121,9 +121,9 @@ class _Variants:
             )  # fmt: skip
             if same_order(self.region, s):
                 continue
-            yield s
-            for splits, shares in parted[k_blocks]:
-                yield replace(s, tail=0, splits=splits, shares=shares)
+            for one in placed[k_blocks, transforms]:
+                tail = 0 if one.parted else s.tail
+                yield replace(s, tail=tail, splits=one.splits, shares=one.shares, occupancy=one.occupancy)
             if paired and not same_order(self.region, two := replace(s, tail=0, paired=True)):
                 yield two
 
@@ -139,12 +139,12 @@ def _copies(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, ...]
     return (1, 2) if several else (1,)
 
 
-def _parted(region: Region, s: Structure, machine: Machine) -> list[tuple[int, bool]]:
-    """The ways to give parts of a tile to several blocks: numbers of parts of its sums, and equal shares, whatever
+def _placed(region: Region, s: Structure, machine: Machine) -> list[Structure]:
+    """A structure with each number of blocks an SM, and each way to give several blocks parts of its tiles, whatever
     the order of tiles.
     """
-    splits = [(splits, False) for splits in split_counts(region, s, machine)]
-    return [*splits, (1, True)] if may_share(region, s, machine) else splits
+    alike = (s, *several_blocks(region, s, machine))
+    return [placed for one in alike for placed in with_parts(region, one, machine)]
 
 
 def _in_segments(region: Region, s: Structure, lifted: Lifted) -> bool:

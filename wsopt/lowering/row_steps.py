@@ -53,7 +53,7 @@ class Rows(Maker):
             after = tuple((step.kind, step.subject, When.SAME) for step in steps[-1:])
             steps.append(replace(part.step, after=after, holds=tuple(self.holds(part, parts))))
         back = Step(OpKind.RELEASE, "", Release(meets=False))
-        if s.occupancy:  # the hardware begins a block, and with it its tile, when another one has ended
+        if s.resident:  # the hardware begins a block, and with it its tile, when another one has ended
             return (), tuple(steps), ()
         loads = (self._signal(),) if region.by_threads else tuple(self._loads(share))
         return (Ring("ring", ("",), loads),), (steps[0], back, *steps[1:]), ()
@@ -106,7 +106,7 @@ class Rows(Maker):
                 piece=self._piece(read) if lie_both_ways(region.row_tiles) else 0,
             )
         leaves = tuple((source.name, 32) for source in region.tile_sources)
-        told = () if s.occupancy else read[:1] if region.by_threads else read
+        told = () if s.resident else read[:1] if region.by_threads else read
         yield Part(Step(OpKind.ELEMENTWISE, "read", counts, self.read(told)), leaves=leaves)
         layout = tile_layout(region.row_tiles, s.rows, s.columns, s.consumer_warps, self.machine)
         every = region.running or region.statements

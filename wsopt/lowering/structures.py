@@ -14,7 +14,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend.types import Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.legal import MIN_SUBTILE_COLUMNS, has_aligned_slots, is_legal, subtile_counts, warp_counts
-from wsopt.lowering.parted import may_share, split_counts
+from wsopt.lowering.occupancy import several_blocks, with_parts
 from wsopt.lowering.phases import lazy_rows
 from wsopt.lowering.product_structures import product_structures
 from wsopt.lowering.refused import DEPTHS, problems
@@ -113,10 +113,8 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                 and has_aligned_slots(region, rows, depth)
                 and not s.spares(region.extent(Role.ROW))
             ):
-                yield s
-                yield from (replace(s, splits=splits) for splits in split_counts(region, s, machine))
-                if may_share(region, s, machine):
-                    yield replace(s, shares=True)
+                for one in (s, *several_blocks(region, s, machine)):
+                    yield from with_parts(region, one, machine)
                 if not both and lazy_rows(region) is not None:
                     yield replace(s, lazy=True)
 

@@ -19,6 +19,7 @@ from wsopt.report.layout import percent
 from wsopt.report.outcome import binds
 from wsopt.report.walls import wall_sentences
 from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.memory import shared_capacity
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 
@@ -64,7 +65,7 @@ def rings(verified: VerifiedSchedule) -> list[dict[str, Any]]:
 
 def shared_memory(verified: VerifiedSchedule) -> dict[str, Any]:
     """The parts of shared memory in bytes, what is free, and what a block can have."""
-    limit = verified.machine.shared_memory_per_block_bytes
+    limit = shared_capacity(verified.program.structure, verified.machine)
     parts = [{"name": part.name, "bytes": int(part.amount)} for part in shared_memory_parts(verified)]
     free = limit - verified.schedule.shared_memory_bytes
     return {"limit": limit, "taken": verified.schedule.shared_memory_bytes, "free": free, "parts": parts}

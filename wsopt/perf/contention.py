@@ -21,6 +21,12 @@ from wsopt.program.program import ARITHMETIC, RingPlan, TileOp, TileProgram, Uni
 from wsopt.program.units import UNITS
 from wsopt.schedule.budget import issuers, takes_time
 
+_LOOPS_KNEE = 6.0
+"""Exponent of the norm where the loops are of several blocks, which wait for no slot of another's, as of resident
+blocks (`effective_ii.py`): with it products of 16 rows by weights of 4 and 8 bits, of two blocks an SM, are predicted
+10 % too slow and 4 % too fast (`docs/calibration/h200_ahead.json`).
+"""
+
 
 @of_loop
 def held_cycles(program: TileProgram) -> Mapping[str, int]:
@@ -43,8 +49,9 @@ def issue_cycles(program: TileProgram) -> Mapping[str, int]:
 
 def busiest(program: TileProgram, machine: Machine, without: Unit) -> int:
     """Cycles an iteration for which the busiest unit, one left out, the schedulers or the busiest thread is held."""
-    units = [cycles for unit, cycles in held_cycles(program).items() if unit != without]
-    schedulers = math.ceil(scheduler_cycles(program, machine))
+    loops = program.structure.loops_an_sm
+    units = [loops * cycles for unit, cycles in held_cycles(program).items() if unit != without]
+    schedulers = math.ceil(loops * scheduler_cycles(program, machine))
     return max(*units, schedulers, *issue_cycles(program).values())
 
 
@@ -124,27 +131,31 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     drift, and who comes while a unit is held waits: what each unit takes by itself (the tensor core is handed
     over besides), and the busiest role's own thread, add up as a norm. So does the ring that is waited for the
     longest, where the loop computes values; that of products has an effective II of its own (`perf/effective_ii.py`).
+    All blocks of an SM hold its units; threads and rings are each block's own.
     """
     # Of other loops depths are nothing that is asked for, so that what is found once holds for all.
-    return _contended(program, machine, tuple(slots) if program.computes_with_products else ())
+    asked = tuple(slots) if program.computes_with_products else ()
+    return _contended(program, machine, asked, program.structure.loops_an_sm)
 
 
 @of_loop
-def _contended(program: TileProgram, machine: Machine, slots: tuple[int, ...]) -> int:
+def _contended(program: TileProgram, machine: Machine, slots: tuple[int, ...], loops: int) -> int:
     computes, threads = program.computes_with_products, issue_cycles(program)
     apart = any(op.apart for op in program.ops)
     if not (computes or apart or program.feeds_products or program.adds_partials):
         return 0
-    held, thread = dict(held_cycles(program)), max(threads.values(), default=0)
+    held = {unit: loops * cycles for unit, cycles in held_cycles(program).items()}
+    thread = max(threads.values(), default=0)
     depths = zip(program.rings, slots, strict=True) if slots else ()
     ring = max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
     in_registers = not program.values_apart  # else one warp issues all of them, one behind the other
-    if in_registers and (computes or program.feeds_products) and program.structure.consumers > 1:
+    if in_registers and (computes or program.feeds_products) and program.structure.consumers * loops > 1:
         # The tensor core goes from one consumer to the next, whose products wait for the end of those before. Partial
         # sums are added up under the products of the same consumer.
-        held[Unit.TENSOR] += sum(op.latency - op.busy for op in program.of(OpKind.MMA))
-    issued = scheduler_cycles(program, machine)
-    return math.ceil(norm((*held.values(), issued, thread, ring), machine.consumer_knee))
+        held[Unit.TENSOR] += loops * sum(op.latency - op.busy for op in program.of(OpKind.MMA))
+    issued = loops * scheduler_cycles(program, machine)
+    knee = machine.consumer_knee if loops == 1 else _LOOPS_KNEE
+    return math.ceil(norm((*held.values(), issued, thread, ring), knee))
 
 
 def scheduler_cycles(program: TileProgram, machine: Machine) -> float:
@@ -163,8 +174,9 @@ def scheduler_cycles(program: TileProgram, machine: Machine) -> float:
             case Promotion(elements=elements, scaled=scaled):
                 mix = SCALED_PROMOTION if scaled else PROMOTION
                 issued += unit_cycles(machine, mix, elements).get(MachineUnit.ISSUE, 0.0)
-            case Product(registers=True):
-                reads += op.instructions * machine.mma_least_cycles_registers
+            case Product(registers=True, warps=warps):
+                each = op.instructions * warps // machine.warps_per_warpgroup
+                reads += each * machine.mma_least_cycles_registers
     return issued + reads if reads else 0.0
 
 

@@ -22,6 +22,7 @@ from wsopt.program.known import of_loop
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing
 from wsopt.schedule.budget import issuers
+from wsopt.schedule.memory import shared_capacity
 from wsopt.tensors.parts import parts
 from wsopt.tensors.views import Role
 
@@ -75,6 +76,7 @@ def with_gpc(apart: Demand, program: TileProgram, grid: TileGrid, machine: Machi
         active=apart.active,
         thread=apart.thread,
         late=apart.late,
+        blocks=apart.blocks,
     )
 
 
@@ -105,6 +107,7 @@ def demand_apart(program: TileProgram, machine: Machine) -> Demand:
         alone=not program.tensor_columns and (s.sharing is Sharing.PING_PONG or s.consumers == 1),
         thread=_thread(program, machine),
         late=_late(program, machine),
+        blocks=s.blocks_an_sm,
     )
 
 
@@ -140,7 +143,8 @@ def last_demand(program: TileProgram, grid: TileGrid, demand: Demand, machine: M
     Copies leave out what lies beyond a tensor's end; the last tiles are often those that reach over it, and in a
     whole wave the others make up for them.
     """
-    active = grid.work_tiles % machine.sm_count if program.shares is None else 0
+    places = program.structure.places(machine.sm_count)
+    active = grid.work_tiles % places if program.shares is None else 0
     if not active:
         return demand
     down, across = _inside(grid, active)
@@ -153,7 +157,7 @@ def last_demand(program: TileProgram, grid: TileGrid, demand: Demand, machine: M
         lines=lines,
         data=demand.data * share,
         gpc=demand.gpc * share,
-        active=active / machine.sm_count,
+        active=active / places,
     )
 
 
@@ -173,7 +177,7 @@ def _lines(asked: Iterable[Asked], *, by_rows: bool | None = None) -> float:
 def _between(program: TileProgram, machine: Machine) -> float:
     """Cycles outside the loop for each of its K-blocks: starts and ends of blocks, epilogues that others wait for."""
     s, cost = program.structure, program.epilogue
-    waves = math.ceil(program.tiles / machine.sm_count)
+    waves = math.ceil(program.tiles / s.places(machine.sm_count))
     k_blocks = waves * math.ceil(program.whole.extent(Role.STREAM) / (s.depth * s.splits))
     if program.shares is not None:
         waves, k_blocks = program.shares.tiles, program.shares.k_iterations * s.copies
@@ -192,12 +196,12 @@ def ring_slots(program: TileProgram, machine: Machine) -> int:
     lent = cost.staged_bytes - cost.lent_bytes + s.subtiles * cost.input_bytes
     buffers = s.consumers * (cost.vector_bytes + min(apart, lent)) + machine.shared_memory_reserved_bytes
     slot = sum(ring.slot_bytes for ring in program.rings)
-    return max(1, (machine.shared_memory_per_block_bytes - buffers) // slot)
+    return max(1, (shared_capacity(s, machine) - buffers) // slot)
 
 
-def rows_at_once(grid: TileGrid, machine: Machine) -> int:
-    """Tile rows that the blocks of all SMs are in together: a group, and as many more as they reach into."""
-    return grid.group * max(1, machine.sm_count // grid.blocks // (grid.group * grid.column_tiles))
+def rows_at_once(grid: TileGrid, places: int) -> int:
+    """Tile rows that so many blocks, or pairs, are in together: a group, and as many more as they reach into."""
+    return grid.group * max(1, places // (grid.group * grid.column_tiles))
 
 
 def dram_bytes(program: TileProgram, grid: TileGrid, machine: Machine) -> int:
@@ -208,7 +212,7 @@ def dram_bytes(program: TileProgram, grid: TileGrid, machine: Machine) -> int:
     each column of tiles if a whole group does not stay in L2. Tiles that are cut to equal shares are not all at one
     K-block at a time: one of two neighbours is taken to read it again.
     """
-    whole = program.whole
+    whole, places = program.whole, program.structure.places(machine.sm_count) // grid.blocks
     total, budget = whole.compulsory_bytes, machine.l2_bytes // 2
     group = grid.group * grid.tile_rows * whole.extent(Role.STREAM) * (whole.dtype.bits // 8)
     again = 1.0 if program.shares is None else 1 + program.shares.cut
@@ -217,7 +221,7 @@ def dram_bytes(program: TileProgram, grid: TileGrid, machine: Machine) -> int:
             continue
         reads = 1
         if not one.by_rows:
-            reads = math.ceil(grid.alike_row_tiles / rows_at_once(grid, machine))
+            reads = math.ceil(grid.alike_row_tiles / rows_at_once(grid, places))
         elif group > budget:
             reads = math.ceil(grid.column_tiles / 4)
         total += round(one.nbytes * (reads * again - 1))
@@ -225,7 +229,7 @@ def dram_bytes(program: TileProgram, grid: TileGrid, machine: Machine) -> int:
 
 
 def gpc_bytes(program: TileProgram, grid: TileGrid, machine: Machine, *, waited_for: bool = False) -> int:
-    """Bytes of one K-block that the SMs of a GPC ask for, each tile counted once, an SM.
+    """Bytes of one K-block that the SMs of a GPC ask for, each tile counted once, a block.
 
     Blocks with consecutive numbers go down a group of tile rows, so `group` neighbours share a column's tile.
     Rows that straddle lines count with those; half a line asks for half of one.
@@ -237,9 +241,9 @@ def gpc_bytes(program: TileProgram, grid: TileGrid, machine: Machine, *, waited_
     are at K-blocks of their own. Of tiles that are cut to equal shares each SM reads for itself. The blocks
     of a pair, which are of one GPC, read other halves of their columns.
     """
-    each, gpcs = grid.blocks, machine.sm_count / machine.sms_per_gpc
-    alike = min(machine.sm_count / each, grid.tiles)  # tiles that are at the same K-blocks
-    places = min(machine.sms_per_gpc / each, alike)
+    several, gpcs = program.structure.blocks_an_sm / grid.blocks, machine.sm_count / machine.sms_per_gpc
+    alike = min(machine.sm_count * several, grid.tiles)  # tiles that are at the same K-blocks
+    places = min(machine.sms_per_gpc * several, alike)
     height = min(grid.group, grid.alike_row_tiles, math.floor(places))
     across = min(places / height, grid.column_tiles)
     groups, in_matrix = places / height / across, grid.alike_row_tiles / height

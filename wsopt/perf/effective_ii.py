@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
-from wsopt.perf.contention import busiest, held_cycles, issue_cycles, norm, slot_lifetime
+from wsopt.perf.contention import busiest, contended_interval, held_cycles, issue_cycles, norm, slot_lifetime
 from wsopt.perf.copies import load_cycles
 from wsopt.program.demand import Demand
 from wsopt.program.facts import Arithmetic, Read, Store
@@ -41,18 +41,20 @@ class SteadyLoop:
 
 
 def path_cycles(demand: Demand, machine: Machine, clock_mhz: float) -> int:
-    """Cycles for which a K-block's copies hold the way from L2: the SM's own, or its share of the GPC's.
+    """Cycles for which the copies of a K-block, one of each of the SM's blocks, hold the way from L2: the SM's own,
+    or its share of the GPC's.
 
     Few SMs have a larger share, up to the rate of one alone. They need not be neighbours, so a GPC's may have
     to fetch all that each of them reads.
     """
+    lines = demand.blocks * demand.lines
     own, gpc = (
-        load_cycles(demand.lines, machine, clock_mhz),
-        load_cycles(demand.gpc, machine, clock_mhz, distinct=True),
+        load_cycles(lines, machine, clock_mhz),
+        load_cycles(demand.blocks * demand.gpc, machine, clock_mhz, distinct=True),
     )
     if demand.active == 1.0:
         return max(own, gpc)
-    apart = load_cycles(demand.lines * demand.active, machine, clock_mhz, distinct=True)
+    apart = load_cycles(lines * demand.active, machine, clock_mhz, distinct=True)
     alone = demand.data / machine.tma_bytes_per_cycle
     return math.ceil(min(max(own, gpc), max(own * demand.active, min(gpc, apart), alone)))
 
@@ -70,15 +72,14 @@ def steady_loop(demand: Demand, machine: Machine, slots: int) -> SteadyLoop:
     path = path_cycles(demand, machine, clock)
     for _ in range(_CLOCK_STEPS):
         k_block = _k_block_cycles(
-            demand.data, demand.tensor, demand.thread, demand.late, machine, path, slots, knee
+            demand.data, demand.tensor, demand.thread, demand.late, machine, path, slots, knee, demand.blocks
         )
-        clock = machine.power_clock(k_block + demand.between, demand.energy)
+        clock = machine.power_clock(k_block + demand.between, demand.blocks * demand.energy)
         before, path = path, path_cycles(demand, machine, clock)
         if path == before:
             break
-    return SteadyLoop(
-        clock, k_block, norm((norm((before, demand.tensor), knee), demand.thread), machine.copy_knee)
-    )
+    together = norm((before, demand.blocks * demand.tensor), knee)
+    return SteadyLoop(clock, k_block, norm((together, demand.thread), machine.copy_knee))
 
 
 @functools.lru_cache(maxsize=1024)  # orders of tiles differ in energy, and few of them in cycles of the path
@@ -91,8 +92,10 @@ def _k_block_cycles(
     path: int,
     slots: int,
     knee: float,
+    blocks: int,
 ) -> float:
-    """Cycles from K-block to K-block whose copies hold the way from L2 for `path` cycles; the others are a demand's.
+    """Cycles from K-block to K-block whose copies hold the way from L2 for `path` cycles; the others are a demand's,
+    and each of so many blocks of an SM has as much for the tensor core.
 
     Four things bound a loop: a consumer's own thread, the way from L2, the tensor core, and the ring, whose slots
     each live as long as copy, product and return take. Copies come early and late, so a loop that two of them bound
@@ -104,11 +107,11 @@ def _k_block_cycles(
     first = machine.first_bytes(latency.tma_load_l2)
     bytes_alone = data / machine.tma_bytes_per_cycle
 
-    cycles: float = max(path, tensor, thread)
+    cycles: float = max(path, blocks * tensor, thread)
     for _ in range(_EFFECTIVE_II_STEPS):
         copy = first * (1 + machine.copy_queue * path / cycles) + bytes_alone
         ring = (copy + tensor + back) / slots
-        cycles = norm((norm((path, tensor, ring), knee), thread), machine.copy_knee)
+        cycles = norm((norm((path, blocks * tensor, ring), knee), thread), machine.copy_knee)
     return cycles
 
 
@@ -167,7 +170,7 @@ class Stream:
             copies = [op.busy for op in program.loop if op.id in ring.loads]
             life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
             least = max(least, _asked(program, machine, ring)) if program.structure.dynamic else least
-        if program.structure.occupancy:
+        if program.structure.resident:
             least = max(least, _held_by_blocks(program), _dispatched(program, machine))
         return cls(program, machine, memory, _mixed(program, memory), life, least)
 
@@ -200,7 +203,7 @@ def beyond_memory(program: TileProgram, machine: Machine) -> int:
     """Cycles by which a tile of rows takes its SM longer than device memory with the best of rings: II has them, and
     they are none of device memory's. Blocks side by side have no ring: their II is one norm of both.
     """
-    if program.structure.occupancy:
+    if program.structure.resident:
         return 0
     slot_bytes = max(1, sum(ring.slot_bytes for ring in program.rings))
     deepest = max(1, min(MOST_SLOTS, machine.shared_memory_per_block_bytes // slot_bytes))
@@ -368,13 +371,14 @@ def ramps(program: TileProgram, machine: Machine, slots: int) -> Ramps | None:
     steady = last = steady_loop(demand, machine, slots)
     if last_demand != demand:
         last = steady_loop(last_demand, machine, slots)
-    product = busiest(program, machine, Unit.TMA)
-    least = math.ceil(s.copies * steady.k_block)
+    product, least = busiest(program, machine, Unit.TMA), math.ceil(s.copies * steady.k_block)
+    # Free slots and paths make no iteration shorter than what roles that contend take.
+    own = max(product, contended_interval(program, machine))
     return Ramps(
         slots=slots / s.copies,
         product=product,
-        ahead=max(product, s.copies * steady.ahead),
+        ahead=max(own, s.copies * steady.ahead),
         least=least,
-        last_ahead=max(product, s.copies * min(last.ahead, steady.ahead)),
-        last=min(least, max(product, math.ceil(s.copies * last.k_block))),
+        last_ahead=max(own, s.copies * min(last.ahead, steady.ahead)),
+        last=min(least, max(own, math.ceil(s.copies * last.k_block))),
     )

@@ -103,12 +103,13 @@ def epilogue_cost(after: Epilogue, s: Structure, machine: Machine) -> EpilogueCo
         alone += s.subtiles * machine.latency.smem_load + read
     threads = s.consumer_warps * machine.threads_per_warp
     subtile, full = s.rows * s.subtile_columns // threads, len(after.full)
+    several = s.at_once * s.loops_an_sm
     live = subtile * (1 + full) // 2 if s.subtiles > 1 or full else subtile // 4
     inputs = [kind(source.view) for source in after.full]
     outputs = {kind(output.view) for output in after.tile_outputs}
     return EpilogueCost(
         alone=_cycles(after, s, machine, 1, alone),
-        together=_cycles(after, s, machine, s.at_once, alone * s.at_once),
+        together=_cycles(after, s, machine, several, alone * several),
         staged_bytes=sum(kind_bytes(one, s) for one in outputs),
         input_bytes=sum(kind_bytes(one, s) for one in inputs),
         registers=min(live, 64) + _prefetched_registers(after, s, machine),

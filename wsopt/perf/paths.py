@@ -18,14 +18,14 @@ from wsopt.program.program import Iteration, TileProgram
 
 
 def waves_of(program: TileProgram, machine: Machine) -> int:
-    """Tiles, or parts of tiles, of the SM that takes most; equal shares of all K-blocks are one wave."""
+    """Tiles, or parts of tiles, of the block that takes most; equal shares of all K-blocks are one wave."""
     if program.structure.shares:
         return 1
     if carried(program):
         return math.ceil(program.grid.row_tiles / column_blocks(program, machine))
     # The parts of a long row are one block's.
     parts = program.tiles // (program.grid.tiles // program.grid.column_tiles) if program.long_rows else 1
-    return math.ceil(program.tiles // parts / machine.sm_count) * parts
+    return math.ceil(program.tiles // parts / program.structure.places(machine.sm_count)) * parts
 
 
 @of_loop
@@ -78,6 +78,7 @@ def paths_of(program: TileProgram, machine: Machine) -> Paths:
     if program.iteration is not Iteration.K_BLOCKS:
         return Paths(0.0, 1.0, 1.0, l2_us)
     latency, waves = machine.latency, waves_of(program, machine)
+    places = program.structure.places(machine.sm_count)
     idle = machine.block_start_cycles + latency.tma_load_dram + latency.tma_store
     split = split_cost(program, machine)
     # The trips of a part that another follows take as long as what is asked for meanwhile.
@@ -85,9 +86,10 @@ def paths_of(program: TileProgram, machine: Machine) -> Paths:
     idle += counting_cycles(program)
     if program.work is not None:  # what follows the last bytes
         idle += chain_of(program) + split.part + split.all
-    without = 0.0 if program.structure.shares else 1 - program.tiles / (waves * machine.sm_count)
+    without = 0.0 if program.structure.shares else 1 - program.tiles / (waves * places)
     idle_us = machine.seconds(idle + waves * _outside(program, machine)) * 1e6
-    return Paths(idle_us, 1 + _short_rows(program, machine), 1 + _UNEVEN * without, l2_us)
+    uneven = 1 + _UNEVEN * without + _SEVERAL_BLOCKS * (program.structure.loops_an_sm > 1)
+    return Paths(idle_us, 1 + _short_rows(program, machine), uneven, l2_us)
 
 
 def memory_floors_us(
@@ -132,3 +134,8 @@ _ROW_PIECE, _ROW_AHEAD = 20.7, 206.0
 """
 _UNEVEN = 0.15
 """Share of its time by which device memory takes longer if all SMs but one are idle; fitted, as `_PATHS_KNEE`."""
+
+_SEVERAL_BLOCKS = 0.03
+"""Share by which it takes longer where several blocks of an SM read other places of it: products of 1 and of 16 rows
+by 8192 x 8192 bf16 take 2 to 5 % longer with two to four blocks (`docs/calibration/h200_ahead.json`).
+"""

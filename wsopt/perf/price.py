@@ -82,7 +82,7 @@ def _priced_apart(program: TileProgram, machine: Machine) -> TileProgram:
     ops = tuple(_priced(op, prices[op.counts]) for op in program.ops)
     if program.iteration is Iteration.TILE:
         ops = _fetched(ops, fetch_cycles(program, machine) + block_cycles(program, machine))
-        ops = _interleaved(ops, s, machine) if s.occupancy else ops
+        ops = _interleaved(ops, s, machine) if s.resident else ops
     return replace(program, ops=ops)
 
 
@@ -143,7 +143,7 @@ def _interleaved(ops: tuple[TileOp, ...], s: Structure, machine: Machine) -> tup
 
 def block_cycles(program: TileProgram, machine: Machine) -> int:
     """Cycles of a tile in which its block follows another one, where an SM has several of one tile each."""
-    return math.ceil(machine.block_turnover_cycles) if program.structure.occupancy else 0
+    return math.ceil(machine.block_turnover_cycles) if program.structure.resident else 0
 
 
 def fetch_cycles(program: TileProgram, machine: Machine) -> int:

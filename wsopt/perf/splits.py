@@ -118,7 +118,7 @@ def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
     nbytes, s = partial_bytes(program), program.structure
     if not nbytes:
         return SplitCost(0, 0)
-    every = nbytes * s.at_once
+    every = nbytes * s.at_once * s.loops_an_sm
     elements = nbytes // (s.consumer_warps * machine.threads_per_warp * DType.F32.bits // 8)
     part, arrival = load_cycles(every, machine), _TRIPS * _TRIP_CYCLES + machine.latency.barrier
     parts = parts_of_a_tile(program)

@@ -90,7 +90,7 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
     if program.iteration is Iteration.TILE:
         # Device memory is idle until the first bytes are there, and while the last tile is being computed. Bytes
         # alone do not reach the power limit.
-        if program.structure.occupancy:
+        if program.structure.resident:
             return _fixed_parts_of_several_blocks(program, machine, waves, floors)
         last = sum(op.issue for op in program.ops if op.consumer == 0)
         start, fill = machine.block_start_cycles, latency.tma_load_dram + last
@@ -98,16 +98,18 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
         stored = 0.0 if program.structure.stored_by_threads else latency.tma_store
         tail = stored + end_cycles(program, machine)
         return Waves(waves, start, fill, tail, 0.0, 0.0, clocked=False, floors=floors)
-    fill, first = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads), 0
+    several = program.structure.loops_an_sm
+    fill, first = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads) * several, 0
     if program.work is not None:  # the tiles that a block holds, and the way to the first result
-        first = _first_iteration(program)
+        first = _first_iteration(program, several)
         fill += load_cycles(program.stationary_bytes, machine) + first + counting_cycles(program)
     handover = latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier
     handover += latency.other_block * program.structure.paired
     anew = machine.block_start_cycles + machine.block_turnover_cycles + fill
     return Waves(
         waves=waves,
-        start=machine.block_start_cycles,
+        # The first of several blocks of an SM that ends leaves room for one of the next kernel.
+        start=machine.block_start_cycles if several == 1 else 0.0,
         fill=fill,
         tail=latency.tma_store,
         energy=_energy(program, machine),
@@ -146,14 +148,14 @@ def row_cycles(program: TileProgram, machine: Machine) -> float:
 
 
 @of_loop
-def _first_iteration(program: TileProgram) -> int:
+def _first_iteration(program: TileProgram, loops: int) -> int:
     """Cycles of a tile's first iteration behind its first copies, at least: its chain, or what all consumers take of
-    the busiest unit, for they begin it together.
+    the busiest unit, for they begin it together, as so many loops of an SM do.
     """
     held = Counter[str]()
     for op in (op for op in program.ops if op.consumer is not None):
         held.update(dict(op.held))
-    return max(chain_of(program), *held.values())
+    return max(chain_of(program), *(loops * cycles for cycles in held.values()))
 
 
 def instructions(program: TileProgram, machine: Machine) -> float:
@@ -174,7 +176,9 @@ def _energy(program: TileProgram, machine: Machine) -> float:
     if program.demand is not None:
         passes = program.tiles * program.passes * program.structure.copies / machine.sm_count
         return passes * program.demand.energy + memory
-    k_iterations = program.work.k_iterations if program.work is not None else 0.0
+    k_iterations = (
+        program.work.k_iterations * program.structure.loops_an_sm if program.work is not None else 0.0
+    )
     return k_iterations * iteration_energy(program, machine) + memory
 
 
@@ -188,7 +192,7 @@ def time_of(
         # Device memory is shared by those still at work, an SM's own units are not. Copies come early and late, so
         # that two bounds that are alike add up as a norm.
         # Of blocks side by side II has that, but for what the parts of a row take one after the other.
-        several = program.structure.occupancy
+        several = program.structure.resident
         own = (
             row_cycles(program, machine) if several else fixed.waves * busiest(program, machine, Unit.MEMORY)
         )

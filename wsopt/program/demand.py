@@ -14,7 +14,7 @@ class Demand:
     `alone` where one consumer at a time has products under way, and waits for them: what it waits for, nobody fills.
     Products into tensor memory queue up behind each other, whoever reads the sums. `active` is the
     share of the SMs that are at work. A consumer's own thread is held for `thread` cycles; a slot is handed back
-    `late`, by the cycles for which the next product is issued before.
+    `late`, by the cycles for which the next product is issued before. So many `blocks` of an SM ask for as much each.
     """
 
     lines: float
@@ -27,3 +27,4 @@ class Demand:
     active: float = 1.0
     thread: float = 0.0
     late: float = 0.0
+    blocks: int = 1

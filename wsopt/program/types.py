@@ -69,8 +69,9 @@ class Structure:
     those. Tiles that copies bring may be `stored_by_threads`, without a buffer that a copy reads. With `dynamic` the
     tiles of persistent blocks are taken at run time, each by the block that is free first; without, a block takes
     every so-manieth. With `scaled_sums` scales of groups multiply each group's partial sums; without, every weight
-    before its product. With an `occupancy` an SM has so many blocks at a time, of one tile and one consumer each,
-    whose threads read and store by address; with 0 a block has an SM to itself.
+    before its product. With an `occupancy` an SM has so many blocks at a time, of one consumer each; with 0 a block
+    has an SM to itself. Those that are not persistent are `resident`: of one tile each, which their threads read
+    and store by address.
     """
 
     rows: int
@@ -108,8 +109,22 @@ class Structure:
 
     @property
     def blocks_an_sm(self) -> int:
-        """Blocks that an SM has at a time: one, unless it has several of one tile each."""
+        """Blocks that an SM has at a time."""
         return max(1, self.occupancy)
+
+    @property
+    def resident(self) -> bool:
+        """Whether an SM has several blocks of one tile each, whose threads read and store it by address."""
+        return self.occupancy > 0 and not self.persistent
+
+    def places(self, sms: int) -> int:
+        """Blocks that so many SMs have at a time."""
+        return sms * self.blocks_an_sm
+
+    @property
+    def loops_an_sm(self) -> int:
+        """Loops of blocks that contend for an SM's units. Resident blocks have none, and are priced together."""
+        return self.blocks_an_sm if self.persistent else 1
 
     @property
     def parted(self) -> bool:

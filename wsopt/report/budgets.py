@@ -7,6 +7,7 @@ import string
 from wsopt.report.facts import Part, RegisterFacts, register_facts, register_file, shared_memory_parts
 from wsopt.report.layout import bar, clean, percent, table, wrapped
 from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.memory import shared_capacity
 from wsopt.schedule.verified import VerifiedSchedule
 
 _BAR_COLUMNS = 60
@@ -55,7 +56,7 @@ def _register_bar(one: RegisterFacts, limit: int, width: int) -> str:
 def memory_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
     """Bytes of shared memory by buffer against what a block can have."""
     parts = shared_memory_parts(verified)
-    limit = verified.machine.shared_memory_per_block_bytes
+    limit = shared_capacity(verified.program.structure, verified.machine)
     total = verified.schedule.shared_memory_bytes
     keys = _keys(len(parts))
     spare = limit - total

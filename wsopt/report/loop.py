@@ -104,7 +104,7 @@ def _same_in_turn(verified: VerifiedSchedule) -> str:
 
 def _epilogue(verified: VerifiedSchedule) -> str:
     p = verified.program
-    if p.structure.occupancy:
+    if p.structure.resident:
         return "Threads store each output."
     if p.iteration is Iteration.TILE:
         return (

@@ -142,7 +142,7 @@ def _quantization(verified: VerifiedSchedule) -> str:
 
 def _budgets(verified: VerifiedSchedule, margin: int) -> str:
     """Registers of the tightest partition, shared memory, and whether another slot would fit."""
-    schedule, limit = verified.schedule, verified.machine.shared_memory_per_block_bytes
+    schedule, limit = verified.schedule, memory.shared_capacity(verified.program.structure, verified.machine)
     held = [one for one in register_facts(verified, margin) if one.parts]
     tight = max(held, key=lambda one: one.needs / one.partition.registers)
     deeper = any(

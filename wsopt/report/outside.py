@@ -60,10 +60,12 @@ def absent(one: Absent, verified: VerifiedSchedule) -> str:
                 f"{times:,.1f} times those of the tensors."
             )
         case Absent.DYNAMIC:
-            each = math.ceil(program.tiles / sms)
+            each = math.ceil(program.tiles / program.structure.places(sms))
             return (
                 f"No tiles taken at run time: who has which of up to {each:,} tiles a block is known before."
             )
+        case Absent.BLOCKS:
+            return "One block an SM: of several each would copy operands that consumers of one block share."
         case _:
             assert_never(one)
 

@@ -219,9 +219,9 @@ def _streamed(verified: VerifiedSchedule) -> tuple[str, ...]:
     each = "The warpgroup" if s.consumers == 1 else f"Each of {s.consumers} consumers"
     reduces = any(map(takes_row, verified.program.items))
     read = any(op.counts.by_address for op in verified.program.loop if isinstance(op.counts, Read))
-    does = [*(["reads"] if read or not s.occupancy else []), "reduces" if reduces else "computes"]
+    does = [*(["reads"] if read or not s.resident else []), "reduces" if reduces else "computes"]
     does += ["stores"] if verified.program.of(OpKind.TMA_STORE) else []
-    if s.occupancy:
+    if s.resident:
         return (
             f"Device memory is busy for {memory} of the time.",
             f"An SM has {s.occupancy} blocks at a time, each of which {joined(does)} a tile of {s.rows} rows in "

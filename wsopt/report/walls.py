@@ -79,7 +79,13 @@ def _used(verified: VerifiedSchedule) -> float:
     program = verified.program
     if program.structure.shares:
         return 1.0
-    return program.tiles / (verified.schedule.prediction.waves * verified.machine.sm_count)
+    return program.tiles / _places(verified)
+
+
+def _places(verified: VerifiedSchedule) -> int:
+    """Tiles that all waves have room for."""
+    places = verified.program.structure.places(verified.machine.sm_count)
+    return verified.schedule.prediction.waves * places
 
 
 def _computes_us(verified: VerifiedSchedule) -> float:
@@ -101,11 +107,9 @@ def in_flight(verified: VerifiedSchedule) -> tuple[float, float]:
     the way at its full rate: latency times bandwidth (Little 1961).
     """
     program, machine = verified.program, verified.machine
-    blocks = min(program.tiles, machine.sm_count)
+    blocks = min(program.tiles, program.structure.places(machine.sm_count))
     slots = sum(verified.schedule.depth(ring.name) * ring.slot_bytes for ring in program.rings)
-    slots += program.structure.occupancy * sum(
-        op.counts.from_memory for op in program.loop if isinstance(op.counts, Read)
-    )
+    slots += sum(op.counts.from_memory for op in program.loop if isinstance(op.counts, Read))
     if program.iteration is Iteration.TILE:  # of a tile that reaches beyond the row nothing is copied
         slots = round(slots * min(1.0, program.grid.columns / program.grid.tile_columns))
     latency = machine.seconds(machine.latency.tma_load_dram)
@@ -151,7 +155,7 @@ def _evidence(verified: VerifiedSchedule, found: Walls) -> str:
                 "ones: larger tiles, or an order of tiles whose neighbours share more, move it."
             )
         case Wall.BLOCKS:
-            places = p.waves * machine.sm_count
+            places = _places(verified)
             return (
                 f"{counted(program.tiles, 'tile')} on {places:,} places of {machine.sm_count} SMs, "
                 f"{percent(_used(verified), 0)} used: smaller tiles, a split of the contracted axis, or more rows "

@@ -66,7 +66,7 @@ def warpgroup_warps(warps: int, machine: Machine) -> int:
 
 def launched_warps(structure: Structure, machine: Machine) -> int:
     """Warps of the launch, each partition's rounded up to whole warpgroups; of one that is alone as they are."""
-    if structure.occupancy:
+    if structure.resident:
         return structure.consumer_warps
     consumers = structure.consumers * warpgroup_warps(structure.consumer_warps, machine)
     others = (structure.transforms + structure.corrections) * machine.warps_per_warpgroup
@@ -131,7 +131,7 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     The partitions share what the kernel was launched with: setmaxnreg moves registers between warpgroups of a
     block and adds none, however many the SM has left over. The default partition gets what the others leave.
     """
-    if structure.occupancy:
+    if structure.resident:
         return base_registers(structure, machine)
     loader = warpgroup_warps(HELPER_WARPS, machine)
     warps = launched_warps(structure, machine)

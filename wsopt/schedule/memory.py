@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsopt.graph.types import DType
+from wsopt.machine.types import Machine
 from wsopt.program.facts import Arithmetic
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import OpKind, TileProgram
-from wsopt.program.types import Sharing, Space
+from wsopt.program.types import Sharing, Space, Structure
 from wsopt.schedule.types import EpilogueBuffers
 
 SHARED_MEMORY_RESERVE = 1024
@@ -19,6 +20,16 @@ RESERVED_EXCHANGE = 128
 
 BARRIER_BYTES = 8
 """Of an mbarrier."""
+
+
+def shared_capacity(s: Structure, machine: Machine) -> int:
+    """Bytes of shared memory that a block may take: all that the hardware gives one, or of several the SM's share, of
+    which the system keeps some for each.
+    """
+    if s.blocks_an_sm == 1:
+        return machine.shared_memory_per_block_bytes
+    share = machine.shared_memory_per_sm_bytes // s.blocks_an_sm - machine.shared_memory_reserved_bytes
+    return min(machine.shared_memory_per_block_bytes, share)
 
 
 def buffer_bytes(program: TileProgram, buffers: EpilogueBuffers) -> int:

@@ -16,6 +16,7 @@ class Absent(StrEnum):
     KERNELS = "more than one kernel"
     CLUSTERS = "clusters of blocks"
     DYNAMIC = "tiles taken at run time"
+    BLOCKS = "several blocks an SM"
 
 
 @dataclass(frozen=True, slots=True)

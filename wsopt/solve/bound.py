@@ -86,7 +86,7 @@ def max_depth(program: TileProgram, machine: Machine, ring: int = 0, most: int =
     plan = program.rings[ring]
     most = budget.SIGNALS if plan.signals else most or budget.most_slots(program)
     most = program.conditions.slots_of(plan.name) or most
-    return max(0, min(most, (machine.shared_memory_per_block_bytes - empty) // slot))
+    return max(0, min(most, (memory.shared_capacity(program.structure, machine) - empty) // slot))
 
 
 def depths(program: TileProgram, machine: Machine, ring: int) -> range:
@@ -133,11 +133,11 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     limits = (
         (
             memory.shared_memory(program, max(1, s.retained), budget.least_buffers(program)),
-            machine.shared_memory_per_block_bytes,
+            memory.shared_capacity(s, machine),
             "shared memory: {} bytes, a block has {}",
         ),
         (
-            budget.needed_registers(program, margin),
+            max(budget.needed_registers(program, margin), machine.setmaxnreg_min_registers),
             budget.consumer_registers(s, machine),
             "registers: a consumer needs {} a thread, it can have {}",
         ),
@@ -226,7 +226,7 @@ def fitted_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> f
     own = unit_load(program), recurrence(program), promotion(program), k_block_alone(program)
     fixed, rooms = timing.fixed_parts(program, machine), dict[Epilogues, int]()
     for buffers, ends in buffers_with_ends(program, machine).items():
-        room = machine.shared_memory_per_block_bytes - memory.shared_memory(program, 0, buffers)
+        room = memory.shared_capacity(program.structure, machine) - memory.shared_memory(program, 0, buffers)
         rooms[ends] = max(room, rooms.get(ends, room))
     best = math.inf
     for deepest, choices in _by_deepest(program, machine, max(least, *own)).items():

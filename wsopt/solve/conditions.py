@@ -45,11 +45,9 @@ def _too_deep(program: TileProgram, machine: Machine, asked: dict[str, int]) -> 
     if min(slots.values()) < program.structure.retained:
         return f"rings: {program.structure.retained} parts of rows are retained, so as many slots at least"
     need = memory.shared_memory(program, tuple(slots.values()), budget.least_buffers(program))
-    if need > machine.shared_memory_per_block_bytes:
+    if need > (has := memory.shared_capacity(program.structure, machine)):
         told = ", ".join(f"{name} of {count}" for name, count in slots.items())
-        return (
-            f"shared memory: {told} takes {need} bytes, a block has {machine.shared_memory_per_block_bytes}"
-        )
+        return f"shared memory: {told} takes {need} bytes, a block has {has}"
     most = max(slots.values())
     return f"emitter.v1: a ring of {most} slots, the most are {MOST_SLOTS}" if most > MOST_SLOTS else ""
 

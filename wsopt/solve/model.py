@@ -145,7 +145,7 @@ def _shared_memory(m: Model) -> None:
     m.cp.add_exactly_one(m.buffers.values())
     slots = sum((plan.slot_bytes + 2 * memory.BARRIER_BYTES) * m.depth[plan.name] for plan in m.program.rings)
     used = sum(memory.shared_memory(m.program, 0, option) * m.buffers[option] for option in options)
-    m.cp.add(slots + used <= m.machine.shared_memory_per_block_bytes)
+    m.cp.add(slots + used <= memory.shared_capacity(m.program.structure, m.machine))
 
 
 def _live_tiles(m: Model) -> None:

@@ -75,10 +75,11 @@ def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
     unit, fixed, best = program.grain, timing.fixed_parts(program, machine), Floor(math.inf, 0)
     options = buffers_with_ends(program, machine)
     lines = {b: _lines(program, machine, fixed, ends, None) for b, ends in options.items()}
+    room = memory.shared_capacity(program.structure, machine)
     for slots in _shallowest(program, machine):
         contended = contended_interval(program, machine, slots)
         for buffers, own in lines.items():
-            if memory.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes:
+            if memory.shared_memory(program, slots, buffers) <= room:
                 time = max(slope * math.ceil(contended / unit) + base for slope, base in own)
                 found = Floor(time, contended // unit * unit)
                 best = min(best, found, key=lambda floor: floor.time)

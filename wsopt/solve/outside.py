@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from wsopt.lowering.occupancy import may_have_several
 from wsopt.lowering.product_structures import writes_pairs
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Product
@@ -30,7 +31,7 @@ def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, in
         # Tiles of unequal length do not come in waves.
         idle_sms=0
         if narrowing(program.bounds) or program.structure.shares
-        else -program.tiles % machine.sm_count,
+        else -program.tiles % program.structure.places(machine.sm_count) // program.structure.blocks_an_sm,
         idle=_idle(program, machine),
         padded=padded,
         padding=padding,
@@ -39,11 +40,12 @@ def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, in
 
 def _absent(program: TileProgram, machine: Machine) -> list[Absent]:
     """Choices that no structure has and that this graph could be given: to split a streamed axis longer than one
-    K-block, to have a kernel for each of several products or for what follows one, to share copies in a cluster, and
-    to give the next tile to the block that is free first.
+    K-block, to have a kernel for each of several products or for what follows one, to share copies in a cluster, to
+    give the next tile to the block that is free first, and to have several blocks on an SM.
     """
     loop = program.iteration is Iteration.K_BLOCKS
     behind = any(not _rounds(item) for item in program.after.items)
+    places = program.structure.places(machine.sm_count)
     several = program.whole.products > 1 or behind
     holds = (
         (Absent.SPLIT, loop and unsplit(program)),
@@ -52,7 +54,8 @@ def _absent(program: TileProgram, machine: Machine) -> list[Absent]:
             Absent.CLUSTERS,
             loop and program.tiles > 1 and not (writes_pairs(machine) and program.work is None),
         ),
-        (Absent.DYNAMIC, loop and program.tiles > machine.sm_count and not program.structure.shares),
+        (Absent.DYNAMIC, loop and program.tiles > places and not program.structure.shares),
+        (Absent.BLOCKS, loop and not may_have_several(program.region, machine)),
     )
     return [absent for absent, there in holds if there]
 
@@ -74,12 +77,12 @@ def _idle(program: TileProgram, machine: Machine) -> float:
     """Share of the SMs' time in which they have no tile, counted in iterations, while the busiest has."""
     if program.shares is not None:  # a share has an iteration more than another at most
         return 0.0
+    places = program.structure.places(machine.sm_count)
     if program.work is None:
-        waves = math.ceil(program.tiles / machine.sm_count)
-        return 1 - program.tiles / (waves * machine.sm_count)
+        return 1 - program.tiles / (math.ceil(program.tiles / places) * places)
     own = own_k_iterations(program.bounds, program.structure)
     each = math.fsum(own) / len(own)
-    return max(0.0, 1 - program.tiles * each / (machine.sm_count * program.work.k_iterations))
+    return max(0.0, 1 - program.tiles * each / (places * program.work.k_iterations))
 
 
 def _padded(program: TileProgram) -> tuple[tuple[Padded, ...], float]:

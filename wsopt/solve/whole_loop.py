@@ -176,7 +176,7 @@ def _room(program: TileProgram, machine: Machine) -> int:
     it is the same.
     """
     held = min(memory.shared_memory(program, 0, one) for one in buffers_with_ends(program, machine))
-    room, taken = machine.shared_memory_per_block_bytes - held, {0}
+    room, taken = memory.shared_capacity(program.structure, machine) - held, {0}
     for number, slot in enumerate(_slot_bytes(program)):
         own = [slot * depth for depth in depths(program, machine, number)]
         taken = {used + more for used in taken for more in own if used + more <= room}

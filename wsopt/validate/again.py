@@ -74,7 +74,8 @@ def started_by(schedule: Schedule, program: TileProgram, machine: Machine, *, st
         for buffers in budget.buffer_options(program)
         if buffers.store_warp == store_warps
         and buffers.inputs_by_loader == schedule.buffers.inputs_by_loader
-        and memory.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes
+        and memory.shared_memory(program, slots, buffers)
+        <= memory.shared_capacity(program.structure, machine)
     ]
     if not fitting:
         raise CheckError(

@@ -1,0 +1,56 @@
+"""Several blocks an SM: which structures have them, what each may take, and over how many a tile's sums are split."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tile_graphs import plain
+
+from wsopt.frontend.types import Region
+from wsopt.lowering.structures import structures
+from wsopt.machine import Machine
+from wsopt.perf.paths import waves_of
+from wsopt.perf.price import lower
+from wsopt.program.types import Sharing, Structure
+from wsopt.schedule import budget, memory
+
+ONE = Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, True, False, 1, 1)
+TWO = replace(ONE, occupancy=2)
+
+
+def several(region: Region, machine: Machine) -> list[Structure]:
+    return [s for s in structures(region, machine) if s.occupancy]
+
+
+def test_graphs_of_few_rows_have_them(h200: Machine) -> None:
+    found = several(plain(64, 8192, 4096), h200)
+    assert {(s.occupancy, s.consumers, s.consumer_warps, s.persistent) for s in found} == {(2, 1, 4, True)}
+    assert not several(plain(65, 8192, 4096), h200)
+
+
+def test_a_block_has_its_share_of_the_sm(h200: Machine) -> None:
+    assert memory.shared_capacity(ONE, h200) == h200.shared_memory_per_block_bytes
+    assert 2 * (memory.shared_capacity(TWO, h200) + h200.shared_memory_reserved_bytes) <= (
+        h200.shared_memory_per_sm_bytes
+    )
+    warps = budget.launched_warps(TWO, h200)
+    assert 2 * warps * 32 * budget.base_registers(TWO, h200) <= h200.registers_per_sm
+    assert budget.base_registers(ONE, h200) > budget.base_registers(TWO, h200)
+
+
+def test_a_wave_has_a_tile_for_each_block(h200: Machine) -> None:
+    region = plain(64, 264 * 64, 4096)
+    assert [waves_of(lower(region, s, h200), h200) for s in (ONE, TWO)] == [2, 1]
+
+
+def test_sums_are_split_over_all_blocks(h200: Machine) -> None:
+    """66 tiles are half a wave of blocks that have an SM each, and a quarter of one of two an SM."""
+    tiles = [s for s in structures(plain(64, 66 * 64, 4096), h200) if (s.rows, s.columns) == (64, 64)]
+    assert max(s.splits for s in tiles if not s.occupancy and not s.swap) == 2
+    assert max(s.splits for s in tiles if s.occupancy and not s.swap) == 4
+
+
+def test_no_share_of_all_k_blocks_is_given_to_them(h200: Machine) -> None:
+    found = several(plain(64, 200 * 64, 4096), h200)
+    assert found
+    assert not any(s.shares or s.paired for s in found)

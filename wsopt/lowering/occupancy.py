@@ -1,0 +1,52 @@
+"""Several blocks an SM, where a graph has so few rows that one consumer has all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from wsopt.frontend.types import Region
+from wsopt.lowering.parted import may_share, split_counts
+from wsopt.machine.types import Machine
+from wsopt.program.types import Sharing, Structure
+from wsopt.targets import Sums, target_of
+from wsopt.tensors.views import Role
+
+_BLOCKS = 2
+"""Blocks of an SM, where it has several. With three and four of them rings are shallow: a product of 16 rows by
+8192 x 8192 of 8 bits takes 20.5 and 21.6 us, with two 19.7, with one 20.6 (`docs/calibration/h200_ahead.json`).
+"""
+
+
+def may_have_several(region: Region, machine: Machine) -> bool:
+    """Whether an SM may have several blocks of a region: where one tile has all rows of the graph, or all columns, as
+    its rows are where weights are computed in the loop, and sums are in registers.
+
+    With more of both, consumers of one block read an operand from the same slots, which several blocks copy each for
+    themselves.
+    """
+    roles = (Role.ROW,) if region.chained else (Role.ROW, Role.COLUMN)
+    few = min(map(region.extent, roles)) <= machine.mma_rows
+    return few and target_of(machine).sums is Sums.REGISTERS and not (region.beside or region.offsets)
+
+
+def several_blocks(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
+    """The structure with several blocks an SM, if blocks of it may share one.
+
+    Each of them has a ring and K-blocks of its own, so that neither waits for slots that the other has to hand back.
+    They are persistent, of one consumer of one warpgroup: two warpgroups of one consumer meet at barriers, which two
+    blocks need not. Those with transform warpgroups are left out, whose stores and products meet in shared memory:
+    three blocks took 20.1 us where the model had 13.8.
+    """
+    one_consumer = (s.consumers, s.sharing, s.transforms) == (1, Sharing.COOPERATIVE, 0)
+    alone = s.persistent and one_consumer and s.consumer_warps == machine.warps_per_warpgroup
+    if alone and may_have_several(region, machine):
+        yield replace(s, occupancy=_BLOCKS)
+
+
+def with_parts(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
+    """The structure, and those of it in which several blocks have parts of its tiles."""
+    yield s
+    yield from (replace(s, splits=splits) for splits in split_counts(region, s, machine))
+    if may_share(region, s, machine):
+        yield replace(s, shares=True)
