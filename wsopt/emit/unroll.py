@@ -62,8 +62,8 @@ class _Unroller:
 
     `windows` are the places of rings that a pass looks at. `issued` are products with their iterations, of which
     those before `waited` have ended; `made` counts how often each value was made, `met` holds the slots that this
-    pass has waited for, `begun` the parts of a product that are still to be issued. Products are `loose` that this
-    pass has issued and that no wait of it has named since.
+    pass has waited for, `begun` the parts of a product that are still to be issued. Sums are `loose` whose product
+    this pass has issued, and that no wait of it has named since.
     """
 
     order: tuple[Step, ...]
@@ -79,13 +79,13 @@ class _Unroller:
     made: Counter[str] = field(default_factory=Counter)
     met: set[tuple[str, int]] = field(default_factory=set)
     begun: list[Mma] = field(default_factory=list)
-    loose: bool = False
+    loose: set[str] = field(default_factory=set)
 
     def write(self, number: int) -> tuple[Instruction, ...]:
         """The instructions of one pass."""
         found: list[Instruction] = []
         self.met.clear()
-        self.loose = False
+        self.loose.clear()
         at_work = [slot for slot in self.order if 0 <= number - slot.stage < self.k_iterations]
         for slot, after in zip_longest(at_work, at_work[1:]):
             found.extend(self._stamped(slot, number, self._operation(slot, after, number)))
@@ -209,7 +209,7 @@ class _Unroller:
     def _issue(self, value: ValueId, iteration: int) -> Mma:
         """The next part of a product, counted among those under way."""
         self.issued.append((value, iteration))
-        self.loose = True
+        self.loose.update(self.operations.registers(value))
         return self.begun.pop(0)
 
     def _use(self, slot: Step, number: int) -> str:
@@ -273,12 +273,13 @@ class _Unroller:
         asked = {(value, iteration) for value in values}
         ended = max((at for at, one in enumerate(self.issued, 1) if one in asked), default=0)
         if ended > self.waited:
-            under_way, self.waited, self.loose = self.issued[self.waited : ended], ended, False
+            under_way, self.waited = self.issued[self.waited : ended], ended
             names = [
                 name
                 for one, at in under_way
                 for name in self.operations.registers(one, self._age(at)(one.subject))
             ]
+            self.loose.difference_update(names)
             yield Wait(mma_wait(len(self.issued) - ended, dict.fromkeys(names)))
 
 
