@@ -193,7 +193,7 @@ def _named_length(attrs: Attrs, start: int, stop: int, extent: int) -> int:
     if all(times < 0 for _, times in left):
         raise OpFault((f"attrs/{key}", f"the slice from {start} to {stop} is empty"))
     if any(product and times % step for product, times in left):
-        told = f"every {step}th of {worded(left)} elements; let that be a product, such as {step} times a dimension"
+        told = f"a step of {step} through {worded(left)} elements; let them be {step} times a dimension"
         raise OpFault(("attrs/step", told))
     terms = tuple((product, -(-times // step)) for product, times in left)
     if any(times < 0 for _, times in terms):
@@ -202,20 +202,22 @@ def _named_length(attrs: Attrs, start: int, stop: int, extent: int) -> int:
 
 
 def _no_length(attrs: Attrs, left: Terms, start: int, beyond: Terms) -> str:
-    """Why a difference is the length of no slice, and how to say a slice of such a length."""
-    names = {name for product, _ in left for name in product}
+    """Why a difference is the length of no slice, and how to say a slice of such a length; `beyond` it are so many
+    elements of the axis.
+    """
+    names = {name for product, _ in (*left, *beyond) for name in product}
     own = next(name for name in _LENGTHS if name not in names)
     length = Extent((((own,), 1),), 1)
-    counted_back = attrs["stop"] is None or attrs["stop"] < 0
     if attrs["start"] < 0:
-        remedy = (
-            f"let the axis have {worded(terms_of(length + -attrs['start']))} elements, and begin at {own}"
-        )
-    elif counted_back:
-        remedy = f"let the axis have {worded(terms_of(length + start + sum(n for _, n in beyond)))} elements"
+        axis = worded(terms_of(length + -attrs["start"]))
+        remedies = [f"the axis have {axis} elements", f"the slice begin at {own}"]
     else:
-        remedy = f'write the stop as "{worded(terms_of(length + start))}"'
-    return f"{worded(left)} elements: an extent is no difference; let {own} be a dimension, and {remedy}"
+        axis = worded(terms_of(summed((*terms_of(length + start), *beyond), 0)))
+        remedies = [f"the axis have {axis} elements"] if all(times > 0 for _, times in beyond) else []
+        if attrs["stop"] is not None and attrs["stop"] >= 0:
+            remedies.append(f'the stop be "{worded(terms_of(length + start))}"')
+    told = f"{worded(left)} elements: an extent is no difference; let {own} be a dimension"
+    return f"{told}, and {' and '.join(remedies)}"
 
 
 def joined(types: Types, attrs: Attrs) -> Shape:
