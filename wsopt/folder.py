@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from wsopt.lowering.structures import structures
 from wsopt.machine.check import cross_faults
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
-from wsopt.program.conditions import FREE, Conditions
+from wsopt.program.conditions import FREE, Conditions, said
+from wsopt.program.types import Structure
+from wsopt.report.facts import structure_fields
 from wsopt.report.simulated import Verified
 from wsopt.report.tuned import Tuned
 from wsopt.schedule.certificate import Certificate
@@ -190,12 +192,28 @@ def _verified(
     """The schedule, checked again; InputError if the graph cannot be cut to its structure."""
     region = find_region(graph)
     # One that the prediction cannot tell from its own would pass the checker, a group of tile rows for instance.
-    if schedule.structure not in structures(region, machine):
-        message = f"the graph cannot be cut to this structure: {schedule.structure}"
-        raise InputError(str(where), [Problem("/schedule/structure", message)])
+    known = list(structures(region, machine))
+    if schedule.structure not in known:
+        raise InputError(str(where), [Problem("/schedule/structure", _unlike(schedule.structure, known))])
     conditions = _conditions(where, certificate)
     program = replace(lower(region, schedule.structure, machine), conditions=conditions)
     return verify(schedule, program, machine, certificate.margin)
+
+
+def _unlike(structure: Structure, known: Sequence[Structure]) -> str:
+    """What keeps a graph from being cut to a structure: what the nearest one that it can be cut to has otherwise."""
+    own = structure_fields(structure)
+    every = (
+        {name: value for name, value in structure_fields(one).items() if value != own[name]} for one in known
+    )
+    nearest = min(every, key=len, default={})
+    apart = ", ".join(
+        f"{name} {said(own[name])} (the nearest has {said(value)})" for name, value in nearest.items()
+    )
+    return (
+        f"the graph cannot be cut to this structure, for its {apart or 'fields'}; graph.json or schedule.json was "
+        "changed after the build was made: compile graph.json again"
+    )
 
 
 def _conditions(where: Path, certificate: Certificate) -> Conditions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -56,6 +57,15 @@ def test_a_damaged_schedule_is_told(warm: Path, place: tuple[str, ...], value: o
     inner[last] = value
     file.write_text(json.dumps(data))
     assert_says(wsopt(warm, "inspect", "small.wsopt"), 2, "schedule.json", told)
+
+
+def test_an_edited_graph_is_told_by_what_no_structure_of_it_has(warm: Path) -> None:
+    folder = warm / "small.wsopt"
+    (folder / "graph.json").write_text(json.dumps(product(k=200)))
+    with pytest.raises(InputError) as caught:
+        read_folder(folder)
+    assert not re.search("[<>]|Structure", str(caught.value))
+    assert "cannot be cut to this structure, for its tail 0 (the nearest has " in str(caught.value)
 
 
 def test_a_build_is_replaced(compiled: Compiled, warm: Path) -> None:

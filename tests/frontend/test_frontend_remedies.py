@@ -31,6 +31,15 @@ def matmul(
     return lambda g: g.matmul(g.input("a", *a), g.input("b", *b), name="p", **attrs)
 
 
+def first_row(g: GraphBuilder, x: Symbol) -> Symbol:
+    return g.slice(x, axis=0, stop=1, name="row")
+
+
+def places(g: GraphBuilder) -> Symbol:
+    """The numbers of rows, which are the same along each."""
+    return g.cast(g.iota(shape=(64, 128), axis=0), "bf16", name="at")
+
+
 def soft_columns(shape: tuple[int, int]) -> Body:
     """The softmax of products of positions and frequencies, along the positions: neighbours are of different rows."""
 
@@ -331,6 +340,16 @@ REMEDIES: dict[str, Remedy] = {
         "where rows are finite, write it as a product: x + matmul(hot, rows), with hot = "
         'cast(cast(equal(iota, i), "f32"), "bf16"), the iota along x\'s rows and i along columns',
         lambda g: by_product(g, *added_rows(g)),
+    ),
+    "a product of the first row": Remedy(
+        lambda g: g.matmul(first_row(g, g.input("x", (32, 128), "bf16")), g.input("w", (128, 128), "bf16")),
+        "its left operand row is the same along the rows or the stream; compute row before, and make it an input",
+        lambda g: g.matmul(g.input("row", (1, 128), "bf16"), g.input("w", (128, 128), "bf16")),
+    ),
+    "a product of places": Remedy(
+        lambda g: g.matmul(places(g), g.input("w", (128, 128), "bf16")),
+        "compute at before, and make it an input",
+        lambda g: g.matmul(g.input("at", (64, 128), "bf16"), g.input("w", (128, 128), "bf16")),
     ),
     "a slice of what is computed": Remedy(
         lambda g: g.neg(g.slice(g.softmax(g.input("x", (64, 128), "f32"), name="e"), axis=1, stop=64)),

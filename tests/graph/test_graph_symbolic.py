@@ -6,12 +6,14 @@ import copy
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 
 from wsopt.errors import InputError
 from wsopt.graph.builder import GraphBuilder
-from wsopt.graph.extents import Extent, read_extent
+from wsopt.graph.extents import Extent, read_extent, value_at
 from wsopt.graph.parse import parse_graph
+from wsopt.graph.reference import evaluate
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.symbolic import (
     SymbolicGraph,
@@ -236,3 +238,111 @@ def test_the_builder_has_dimensions() -> None:
         g.build()
     with pytest.raises(InputError, match='the name "x" is taken'):
         g.dim("x", 1, 2)
+
+
+def _sliced(shape: list[int | str], attrs: dict[str, Any], dims: str = "t") -> SymbolicGraph:
+    """The slice y along the first axis of a tensor; dimensions have 2 to 64 elements."""
+    told = {"name": "told", "shape": list(dims), "dtype": "f32"}
+    return _read({
+        "format": "wsopt.graph/1",
+        "name": "part",
+        "dims": {name: {"min": 2, "max": 64} for name in dims},
+        "inputs": [{"name": "x", "shape": [*shape, 8], "dtype": "f32"}, told],
+        "nodes": [{"name": "y", "op": "slice", "inputs": ["x"], "attrs": {"axis": 0, **attrs}}],
+        "outputs": ["y"],
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "length"),
+    [
+        (["2*t"], {"stop": "t"}, "t"),
+        (["2*t"], {"start": "t"}, "t"),
+        (["c + t"], {"start": "c"}, "t"),
+        (["t + 5"], {"start": "t", "stop": "t + 3"}, "3"),
+        (["c + t + 9"], {"start": 2, "stop": "t + 2"}, "t"),
+        (["t"], {"start": -2}, "2"),
+        (["t + 1"], {"stop": -1}, "t"),
+        (["4*t"], {"start": 1, "step": 4}, "t"),
+        (["4*t + 3"], {"step": 4}, "t + 1"),
+        (["t*t"], {"stop": "t*t"}, "t*t"),
+        ([64], {"stop": "t"}, "t"),
+        (["c*t + c"], {"stop": "c + t"}, "c + t"),
+    ],
+)
+def test_a_slice_ends_at_named_extents(shape: list[int | str], attrs: dict[str, Any], length: str) -> None:
+    graph = _sliced(shape, attrs, "ct")
+    assert str(graph.generic.type_of("y").shape[0]) == length
+    assert parse_any(symbolic_to_json(graph), "again") == graph
+    for values in ({"c": 2, "t": 2}, {"c": 3, "t": 7}, {"c": 64, "t": 64}):
+        found = bound(graph, values)
+        assert found.type_of("y").shape[0] == value_at(graph.generic.type_of("y").shape[0], values)
+        assert not any(isinstance(value, Extent) for _, value in found.nodes[0].attrs)
+        x = np.arange(8 * found.inputs[0].type.shape[0], dtype=np.float32).reshape(-1, 8)
+        start, stop, step = (dict(found.nodes[0].attrs)[key] for key in ("start", "stop", "step"))
+        y = evaluate(found, {"x": x, "told": np.zeros(found.inputs[1].type.shape, np.float32)})["y"]
+        np.testing.assert_array_equal(y, x[start:stop:step])
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "dims", "told"),
+    [
+        ([63], {"stop": "t"}, "t", "attrs/stop: 64 of an axis of 63 elements; allowed: -63 to 63 (with t = 64)"),
+        (["c"], {"stop": "t"}, "ct", "64 of an axis of 2 elements; allowed: -2 to 2 (with c = 2, t = 64)"),
+        (["t"], {"start": -3}, "t", "attrs/start: -3 of an axis of 2 elements; allowed: -2 to 1 (with t = 2)"),
+        (["t"], {"start": "t"}, "t", "attrs/start: the slice from t to t is empty"),
+        (["2*t"], {"start": "t + 3", "stop": "t"}, "t", "attrs/stop: the slice from t + 3 to t is empty"),
+        (["t"], {"start": 1}, "t", "t - 1 elements: an extent is no difference; let n be a dimension"),
+        (["n"], {"stop": -1}, "n", "let m be a dimension, and the axis have m + 1 elements"),
+        (["c + t"], {"start": "c", "stop": "t"}, "ct", 'the axis have 2*c + n elements and the stop be "c + n"'),
+        ([64], {"start": "t"}, "t", "let n be a dimension, and the axis have n + t elements"),
+        (["t"], {"start": 1, "stop": "t"}, "t", 'the axis have n + 1 elements and the stop be "n + 1"'),
+        (["t + 9"], {"start": 2, "stop": "t"}, "t", 'the axis have n + 11 elements and the stop be "n + 2"'),
+        ([66], {"start": 2, "stop": "t"}, "t", 'let n be a dimension, and the stop be "n + 2"'),
+        (["t"], {"step": 4}, "t", "a step of 4 through t elements; let them be 4 times a dimension"),
+        (["t*t"], {"stop": "2*t"}, "t", "2*t cannot be held against t*t at all extents, as a dimension is"),
+        (["t"], {"stop": "q"}, "t", '/nodes/0/attrs/stop: has the unknown dimension "q"; the graph\'s dims are t'),
+        (["t"], {"stop": "t - 1"}, "t", 'attrs/stop: has "-" where "+" or "*" is wanted'),
+        (["t"], {"step": "t"}, "t", 'attrs/step: found the string "t"; wants a positive integer'),
+    ],
+)  # fmt: skip
+def test_a_slice_that_some_extents_do_not_have_is_refused(
+    shape: list[int | str], attrs: dict[str, Any], dims: str, told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        _sliced(shape, attrs, dims)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "dims"),
+    [
+        (["n + 1"], {"start": 1}, "n"),
+        (["m + 1"], {"stop": -1}, "m"),
+        (["2*c + n"], {"start": "c", "stop": "c + n"}, "cn"),
+        (["n + t"], {"start": "t"}, "nt"),
+        (["n + 1"], {"start": 1, "stop": "n + 1"}, "n"),
+        (["n + 11"], {"start": 2, "stop": "n + 2"}, "n"),
+        ([66], {"start": 2, "stop": "n + 2"}, "n"),
+        (["4*t"], {"step": 4}, "t"),
+    ],
+)
+def test_what_is_said_instead_of_such_a_slice_is_read(
+    shape: list[int | str], attrs: dict[str, Any], dims: str
+) -> None:
+    _sliced(shape, attrs, dims)
+
+
+def test_the_builder_slices_up_to_a_dimension() -> None:
+    g = GraphBuilder("part")
+    t = g.dim("t", 2, 64)
+    x = g.input("x", (2 * t, 8), "f32")
+    g.output(g.slice(x, axis=0, start=t, stop=2 * t, name="y"))
+    assert str(g.symbolic().generic.type_of("y")) == "f32[t, 8]"
+
+
+def test_a_named_end_of_a_graph_of_numbers_says_what_it_lacks() -> None:
+    numbers = graph_to_json(bound(_sliced(["2*t"], {"stop": 2}), {"t": 2}))
+    numbers["nodes"][0]["attrs"]["stop"] = "t"
+    with pytest.raises(InputError, match=r"attrs/stop: .*names of extents want"):
+        parse_graph(numbers, "g.json")

@@ -143,6 +143,34 @@ def test_a_constant_that_is_padded_before_the_launch_is_not_copied() -> None:
     assert "w_copied" not in names
 
 
+def pitched(strides: tuple[int, int], dtype: str = "bf16", *, constant: bool = False) -> Graph:
+    """A product of rows of whole 16 bytes, which lie apart in memory."""
+    g = GraphBuilder("pitched")
+    x = g.input("x", (64, 128), dtype, strides=strides, constant=constant)
+    g.output(g.cast(g.matmul(x, g.input("w", (128, 128), dtype)), "bf16", name="y"))
+    return g.build()
+
+
+@pytest.mark.parametrize(("dtype", "apart", "room"), [("bf16", 300, 136), ("f16", 129, 136)])
+@pytest.mark.parametrize("constant", [False, True])
+def test_whole_rows_that_begin_where_tma_does_not_are_copied(
+    h200: Machine, dtype: str, apart: int, room: int, constant: bool
+) -> None:
+    plain = pitched((apart, 1), dtype, constant=constant)
+    graph = with_rooms(plain)
+    assert graph.type_of("x_with_room").shape == (64, room)
+    assert pitch(graph, "x_copied") == room
+    assert "w_copied" not in {node.name for node in graph.nodes}
+    inputs = random_inputs(plain, 0)
+    assert (evaluate(graph, inputs)["y"] == evaluate(plain, inputs)["y"]).all()
+    check_cuttable(plain, h200)
+
+
+def test_whole_rows_that_lie_apart_as_tma_takes_them_stay() -> None:
+    for graph in (pitched((304, 1)), pitched((128, 1)), pitched((1, 64))):
+        assert with_rooms(graph) is graph
+
+
 def test_a_graph_whose_rows_tma_takes_stays_as_it_is() -> None:
     for graph in (mlp(), _fed(lambda g, x: g.softmax(x))):
         assert with_rooms(graph) is graph

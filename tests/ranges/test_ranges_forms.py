@@ -68,6 +68,50 @@ def _sloped() -> SymbolicGraph:
     return g.symbolic()
 
 
+def _part(shape: tuple[int | str, ...], **attrs: int | str) -> SymbolicGraph:
+    """A slice of rows of an input."""
+    g = GraphBuilder("part")
+    g.dim("n", 2, 512)
+    x = g.input("x", shape, "bf16")
+    r = g.input("r", ("n", 64), "bf16")
+    g.output(g.cast(g.slice(x, axis=0, **attrs) + r, "bf16", name="y"))
+    return g.symbolic()
+
+
+def _zeros(low: tuple[int | str, int], high: tuple[int | str, int]) -> SymbolicGraph:
+    g = GraphBuilder("zeros")
+    g.dim("n", 1, 512)
+    g.output(g.cast(g.relu(g.pad(g.input("x", ("n", 64), "bf16"), low=low, high=high)), "bf16", name="y"))
+    return g.symbolic()
+
+
+def _counted(start: int | str) -> SymbolicGraph:
+    """Places of queries behind those of a cache, as a slice of all places."""
+    g = GraphBuilder("counted")
+    g.dim("n", 1, 64)
+    g.dim("c", 1, 64)
+    q, k = g.input("q", ("n", 64), "bf16"), g.input("k", ("8*c", 64), "bf16")
+    length = "n + 8*c" if isinstance(start, str) else f"n + {start}"
+    places = g.slice(g.iota(shape=(length, 1), axis=0), axis=0, start=start)
+    h = g.matmul(q, k, transpose_b=True) + g.cast(places, "f32")
+    g.output(g.cast(h, "bf16", name="y"))
+    return g.symbolic()
+
+
+def _counted_from_a_scalar() -> SymbolicGraph:
+    g = GraphBuilder("counted")
+    n, c = g.dim("n", 1, 64), g.dim("c", 1, 64)
+    q, k, begin = (
+        g.input("q", (n, 64), "bf16"),
+        g.input("k", (8 * c, 64), "bf16"),
+        g.input("begin", (), "i32"),
+    )
+    places = g.iota(shape=(n, 1), axis=0) + begin
+    h = g.matmul(q, k, transpose_b=True) + g.cast(places, "f32")
+    g.output(g.cast(h, "bf16", name="y"))
+    return g.symbolic()
+
+
 def _check(graph: SymbolicGraph, machine: Machine) -> None:
     grid = grid_of(graph.dims)
     check_forms(Extents(graph, machine), grid, samples_of(grid, 24))
@@ -95,6 +139,18 @@ def _check(graph: SymbolicGraph, machine: Machine) -> None:
             _product((512, "n"), (512, "n")),
             "with n = 2: tensor x: axis 0 (extent 512) has a stride of 4 bytes",
         ),
+        (
+            _part(("n + 8", 64), start=8),
+            "a slice of tensor x lies elsewhere in it, or in another length of it",
+        ),
+        (
+            _part(("2*n", 64), stop="n"),
+            "a slice of tensor x lies elsewhere in it, or in another length of it",
+        ),
+        (_part((512, 64), stop="n"), "let an input be that slice alone"),
+        (_zeros(("n", 0), (0, 0)), "zeros before or behind tensor x are of another number"),
+        (_zeros((0, 0), ("n", 0)), "let an input hold the zeros too, without the pad"),
+        (_counted("8*c"), "begins at 8*c, and a kernel's text has as a number where an index begins"),
     ],
 )
 def test_a_range_without_kernels_is_refused_before_any_search(
@@ -120,6 +176,9 @@ def test_a_range_without_kernels_is_refused_before_any_search(
         _product((512, "8*n"), (512, "8*n")),
         _product(("n", 128), (512, 128)),
         _product(("n", 64, 128), ("n", 64, 128)),
+        _part(("n", 64), stop="n"),
+        _counted(8),
+        _counted_from_a_scalar(),
         _paged(),
         _sloped(),
     ],

@@ -99,6 +99,19 @@ def test_extents_that_no_kernel_is_left_for_are_named(h200: Machine) -> None:
         chooser.choose()
 
 
+def test_too_few_kernels_are_told_of_the_graph_and_of_how_many_do(h200: Machine) -> None:
+    chooser = chooser_of(Extents(_projection(), h200), 1, lambda _stage, _done, _total: None, LOCAL)
+    for home in (64, 4096):
+        chooser._add(_kernel(chooser.extents, BASE if home == 64 else replace(BASE, columns=64), home))
+    early, late = chooser.times.values()
+    half = len(early) // 2
+    early[half:], late[:half] = [math.inf] * (len(early) - half), [math.inf] * half
+    with pytest.raises(
+        InfeasibleError, match=r"graph projection: it takes 2 kernels .* at most 1 .* --kernels 2"
+    ):
+        chooser.choose()
+
+
 def test_a_cell_whose_first_extents_a_kernel_refuses_is_not_its_own(h200: Machine) -> None:
     """Contracted axes of 296 and 328 elements: the last ends in 8 of a K-block, and the kernel takes that one."""
     g = GraphBuilder("product")

@@ -57,8 +57,15 @@ def test_kernels_of_one_kind_alone_go_together() -> None:
 def test_cells_without_a_kernel_are_refused() -> None:
     with pytest.raises(InfeasibleError, match="no kernel at all"):
         cover(_losses([[0.0, INF]]), 1)
-    with pytest.raises(InfeasibleError, match="no 1 kernels run at all extents"):
-        cover(_losses([[0.0, INF], [INF, 0.0]]), 1)
+
+
+def test_too_few_kernels_are_told_how_many_do() -> None:
+    apart = [[0.0 if cell in (k, k + 1) else INF for cell in range(6)] for k in range(5)]
+    with pytest.raises(InfeasibleError, match=r"it takes 3 kernels .* at most 2 .* with --kernels 3"):
+        cover(_losses(apart), 2)
+    assert len(cover(_losses(apart), 3).chosen) == 3
+    with pytest.raises(InfeasibleError, match="no kernels of one kind run"):
+        cover(_losses([[0.0, INF], [INF, 0.0]], ("a", "b")), 2)
 
 
 @pytest.mark.parametrize("seed", range(6))

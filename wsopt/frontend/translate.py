@@ -42,7 +42,11 @@ def _product(reader: Reader, node: Node) -> Term:
     for operand in range(summed, 2):
         reader.raw[f"{node.name}:{operand}"] = operand_view(reader, node, operand - exchanged)
     if summed and reader.pool.spans(args[0]) != K_BLOCK:
-        raise LoweringError(f"node {node.name}: its left operand is the same along the rows or the stream")
+        left = node.tensors[int(exchanged)]
+        remedy = remedies.computed_before([left])
+        raise LoweringError(
+            f"node {node.name}: its left operand {left} is the same along the rows or the stream; {remedy}"
+        )
     return reader.pool.make(
         "contract" if summed else "product", tuple(args), DType.F32, node.name, (node.name, 0)
     )

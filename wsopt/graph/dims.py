@@ -149,6 +149,8 @@ def node_extents(entry: Any, least: Mapping[str, int]) -> Any:
     for attr in spec.attrs if spec is not None else ():
         if attr.kind in (AttrKind.SHAPE, AttrKind.COUNTS):
             attrs = _with_shape(attrs, attr.name, least)
+        elif attr.kind is AttrKind.PLACE and isinstance(attrs.get(attr.name), str):
+            attrs = _replaced(attrs, attr.name, read_extent(attrs[attr.name], least))
     return _replaced(entry, "attrs", attrs)
 
 

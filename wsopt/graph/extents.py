@@ -66,7 +66,7 @@ class Extent(int):
     __str__ = __repr__
 
     def __add__(self, other: int) -> int:
-        return _summed((*self.terms, *terms_of(other)), int(self) + int(other))
+        return summed((*self.terms, *terms_of(other)), int(self) + int(other))
 
     def __mul__(self, other: int) -> int:
         products = (
@@ -74,7 +74,7 @@ class Extent(int):
             for one, times in self.terms
             for two, factor in terms_of(other)
         )
-        return _summed(products, int(self) * int(other))
+        return summed(products, int(self) * int(other))
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -96,6 +96,28 @@ def terms_of(extent: int) -> Terms:
     return extent.terms if isinstance(extent, Extent) else (((), extent),) if extent else ()
 
 
+def difference(one: int, other: int) -> Terms:
+    """The terms of `one` less `other`. Their coefficients may be negative, which those of an extent are not."""
+    total = Counter(dict(terms_of(one)))
+    total.subtract(dict(terms_of(other)))
+    return _ordered(total)
+
+
+def is_settled(terms: Terms) -> bool:
+    """Whether a sum is the least and the largest at ends of the dimensions' ranges: none is multiplied by itself, or
+    the sum only rises or only falls.
+    """
+    linear = all(len({*product}) == len(product) for product, _ in terms)
+    return linear or len({times > 0 for product, times in terms if product}) < 2
+
+
+def worded(terms: Terms) -> str:
+    """A sum in words, also one of negative coefficients: `tokens - 2`."""
+    first, *others = sorted(terms, key=lambda term: term[1] < 0)
+    rest = (f" {'-' if times < 0 else '+'} {_worded(product, abs(times))}" for product, times in others)
+    return f"{'-' * (first[1] < 0)}{_worded(first[0], abs(first[1]))}{''.join(rest)}"
+
+
 def value_at(extent: int, values: Mapping[str, int]) -> int:
     """An extent where the dimensions have these values; a number is itself."""
     return extent.at(values) if isinstance(extent, Extent) else extent
@@ -106,14 +128,19 @@ def extent_to_json(extent: int) -> int | str:
     return str(extent) if isinstance(extent, Extent) else extent
 
 
-def _summed(products: Iterable[tuple[Monomial, int]], least: int) -> int:
+def summed(products: Iterable[tuple[Monomial, int]], least: int) -> int:
+    """The sum of these terms, which is `least` for the least dimensions."""
     total = Counter[Monomial]()
     for product, times in products:
         total[product] += times
+    found = _ordered(total)
+    return Extent(found, least) if any(product for product, _ in found) else least
+
+
+def _ordered(total: Mapping[Monomial, int]) -> Terms:
     # Numbers last: `cache + 4*tokens + 1`.
     ordered = sorted(total.items(), key=lambda term: (not term[0], term[0]))
-    found = tuple((product, times) for product, times in ordered if times)
-    return Extent(found, least) if any(product for product, _ in found) else least
+    return tuple((product, times) for product, times in ordered if times)
 
 
 def _worded(product: Monomial, times: int) -> str:

@@ -25,6 +25,7 @@ F32_LARGEST = (2 - 2**-23) * 2.0**127
 F32_OVERFLOW = (2 - 2**-24) * 2.0**127
 """The least number that rounds to an infinite f32: the largest one is often written with few digits, rounded up."""
 
+_NAMES_WANT_DIMS = "names of extents want the graph's dims"
 _NAME = re.compile(NAME_PATTERN)
 
 
@@ -136,7 +137,7 @@ def _integers(value: object, pointer: str, what: str, least: int, faults: Faults
             faults.add(join(pointer, index), entry.why)
         else:
             wanted = f"an integer from {least} to 2**31 - 1"
-            named = "; names of extents want the graph's dims" if isinstance(entry, str) else ""
+            named = f"; {_NAMES_WANT_DIMS}" if isinstance(entry, str) else ""
             faults.wants(join(pointer, index), wanted + named, entry)
     return tuple(good) if len(good) == len(entries) else None
 
@@ -177,6 +178,9 @@ def read_attr(spec: AttrSpec, value: object, pointer: str, faults: Faults) -> At
         case AttrKind.AXIS:
             good = is_integer(value)
         case AttrKind.PLACE:
+            if isinstance(value, BadExtent):
+                faults.add(pointer, value.why)
+                return None
             good = is_integer(value) and abs(value) <= MAX_EXTENT
         case AttrKind.REAL:
             return _read_real(value, pointer, faults)
@@ -194,6 +198,9 @@ def read_attr(spec: AttrSpec, value: object, pointer: str, faults: Faults) -> At
             return _integers(value, pointer, "extents", 1, faults)
         case _:
             assert_never(spec.kind)
+    if spec.kind is AttrKind.PLACE and isinstance(value, str):
+        faults.wants(pointer, f"{AttrKind.PLACE.value}; {_NAMES_WANT_DIMS}", value)
+        return None
     if good:
         return value  # type: ignore[return-value]
     faults.wants(pointer, _allowed(spec, value), value)

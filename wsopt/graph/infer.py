@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from wsopt.graph.extents import Extent, Terms, difference, is_settled, summed, terms_of, worded
 from wsopt.graph.types import DType, TensorType
 
 MAX_EXTENT = 2**31 - 1
 MAX_ELEMENTS = 2**48
 MAX_RANK = 16
+_LENGTHS = "nmklij"
+"""Names for the length of a slice, of which a graph's dimensions have some."""
 MATMUL_DTYPES = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2, DType.I8, DType.F32)
 
 Attrs = Mapping[str, Any]
@@ -151,16 +154,24 @@ def transposed(types: Types, attrs: Attrs) -> Shape:
 
 
 def places(attrs: Attrs, extent: int) -> range:
-    """The places that a slice takes of an axis of so many elements: `stop` is its end where it is not given."""
+    """The places that a slice takes of an axis of so many elements."""
+    return range(*_ends(attrs, extent), attrs["step"])
+
+
+def _ends(attrs: Attrs, extent: int) -> tuple[int, int]:
+    """Where a slice begins and ends, counted from the front: `stop` is the axis's end where it is not given."""
     start, stop = attrs["start"], extent if attrs["stop"] is None else attrs["stop"]
-    return range(start + extent * (start < 0), stop + extent * (stop < 0), attrs["step"])
+    return start + extent * (start < 0), stop + extent * (stop < 0)
 
 
 def sliced(types: Types, attrs: Attrs) -> Shape:
     """The operand's shape, with as many elements along `axis` as the slice has. It begins and ends within the axis,
-    and has one at least.
+    and has one at least. Of named extents that is judged at the ends of their ranges, where they are numbers.
     """
     shape, axis = types[0].shape, checked_axis(attrs, types[0].shape)
+    ends = _ends(attrs, shape[axis])
+    if any(isinstance(one, Extent) for one in (*ends, shape[axis])):
+        return (*shape[:axis], _named_length(attrs, *ends, shape[axis]), *shape[axis + 1 :])
     found = places(attrs, shape[axis])
     for key, place, most in (("start", found.start, shape[axis] - 1), ("stop", found.stop, shape[axis])):
         if not 0 <= place <= most:
@@ -169,6 +180,44 @@ def sliced(types: Types, attrs: Attrs) -> Shape:
     if not found:
         raise OpFault(("attrs/stop", f"{attrs['stop']} with a start of {attrs['start']}: the slice is empty"))
     return (*shape[:axis], len(found), *shape[axis + 1 :])
+
+
+def _named_length(attrs: Attrs, start: int, stop: int, extent: int) -> int:
+    """How many elements a slice has of which an end, or the axis, is a named extent: an extent itself."""
+    for key, most, least in (("start", extent, start), ("stop", extent, stop), ("stop", stop, start)):
+        if not is_settled(difference(most, least)):
+            told = f"{least} cannot be held against {most} at all extents, as a dimension is multiplied by itself"
+            raise OpFault((f"attrs/{key}", f"{told}; let a dimension of its own be that product"))
+    left, step = difference(stop, start), attrs["step"]
+    key = "stop" if attrs["stop"] is not None else "start"
+    if all(times < 0 for _, times in left):
+        raise OpFault((f"attrs/{key}", f"the slice from {start} to {stop} is empty"))
+    if any(product and times % step for product, times in left):
+        told = f"a step of {step} through {worded(left)} elements; let them be {step} times a dimension"
+        raise OpFault(("attrs/step", told))
+    terms = tuple((product, -(-times // step)) for product, times in left)
+    if any(times < 0 for _, times in terms):
+        raise OpFault((f"attrs/{key}", _no_length(attrs, left, start, difference(extent, stop))))
+    return summed(terms, -((int(start) - int(stop)) // step))
+
+
+def _no_length(attrs: Attrs, left: Terms, start: int, beyond: Terms) -> str:
+    """Why a difference is the length of no slice, and how to say a slice of such a length; `beyond` it are so many
+    elements of the axis.
+    """
+    names = {name for product, _ in (*left, *beyond) for name in product}
+    own = next(name for name in _LENGTHS if name not in names)
+    length = Extent((((own,), 1),), 1)
+    if attrs["start"] < 0:
+        axis = worded(terms_of(length + -attrs["start"]))
+        remedies = [f"the axis have {axis} elements", f"the slice begin at {own}"]
+    else:
+        axis = worded(terms_of(summed((*terms_of(length + start), *beyond), 0)))
+        remedies = [f"the axis have {axis} elements"] if all(times > 0 for _, times in beyond) else []
+        if attrs["stop"] is not None and attrs["stop"] >= 0:
+            remedies.append(f'the stop be "{worded(terms_of(length + start))}"')
+    told = f"{worded(left)} elements: an extent is no difference; let {own} be a dimension"
+    return f"{told}, and {' and '.join(remedies)}"
 
 
 def joined(types: Types, attrs: Attrs) -> Shape:

@@ -82,10 +82,14 @@ def _dims() -> Schema:
 
 def _shape() -> Schema:
     """Extents: numbers, and where the graph has dims sums of products of numbers and names."""
+    return {"type": "array", "items": _or_named(1), "maxItems": MAX_RANK}
+
+
+def _or_named(least: int) -> Schema:
+    """A number from `least` on, or a sum of products of numbers and names."""
     factor = rf"\s*({NAME_PATTERN}|[0-9]+)\s*"
     words = {"type": "string", "pattern": f"^{factor}([+*]{factor})*$"}
-    extent = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_EXTENT}, words]}
-    return {"type": "array", "items": extent, "maxItems": MAX_RANK}
+    return {"anyOf": [{"type": "integer", "minimum": least, "maximum": MAX_EXTENT}, words]}
 
 
 def _node() -> Schema:
@@ -131,7 +135,7 @@ def _kind(spec: AttrSpec) -> Schema:
         case AttrKind.AXIS:
             return {"type": "integer", "minimum": -MAX_RANK, "maximum": MAX_RANK - 1}
         case AttrKind.PLACE:
-            return {"type": "integer", "minimum": -MAX_EXTENT, "maximum": MAX_EXTENT}
+            return _or_named(-MAX_EXTENT)
         case AttrKind.REAL:
             return {"type": "number", "minimum": 0}
         case AttrKind.CHOICE:
@@ -140,8 +144,10 @@ def _kind(spec: AttrSpec) -> Schema:
             return _ref("dtype")
         case AttrKind.SHAPE:
             return _ref("shape")
-        case AttrKind.PERM | AttrKind.COUNTS:
+        case AttrKind.PERM:
             return _integers(0)
+        case AttrKind.COUNTS:
+            return {"type": "array", "items": _or_named(0), "maxItems": MAX_RANK}
         case AttrKind.BLOCK:
             return {**_integers(1), "minItems": 2, "maxItems": 2}
         case _:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from wsopt.graph.extents import extent_to_json
+from wsopt.graph.extents import Extent, extent_to_json
 from wsopt.graph.ops import OPS
 from wsopt.graph.parse import FORMAT
 from wsopt.graph.types import AttrValue, DType, Graph, Input, Node, Operand
@@ -79,4 +79,6 @@ def attr_to_json(value: AttrValue, extent: Callable[[int], int | str] = extent_t
     """The JSON value of an attribute."""
     if isinstance(value, DType):
         return value.value
-    return [extent(one) for one in value] if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [extent(one) for one in value]
+    return extent(value) if isinstance(value, Extent) else value

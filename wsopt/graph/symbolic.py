@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 from wsopt.errors import InputError, Problem
@@ -47,6 +47,7 @@ class SymbolicGraph:
         return {dim.name: dim for dim in self.dims}[name]
 
 
+_BOTH_ENDS = 2
 AnyGraph = Graph | SymbolicGraph
 
 
@@ -102,7 +103,9 @@ def _untold(dims: tuple[Dim, ...], generic: Graph | None) -> Iterator[tuple[str,
 def _check_ends(graph: SymbolicGraph, source: str) -> None:
     """Raise InputError where the least or the largest extents give no graph, with those extents."""
     problems: dict[Problem, None] = {}
-    for values in ({dim.name: dim.least for dim in graph.dims}, {dim.name: dim.most for dim in graph.dims}):
+    for number, values in enumerate(_ends(graph)):
+        if number >= _BOTH_ENDS and problems:
+            break  # the same told of other extents
         try:
             bound(graph, values)
         except InputError as error:
@@ -110,6 +113,17 @@ def _check_ends(graph: SymbolicGraph, source: str) -> None:
             problems |= dict.fromkeys(Problem(one.pointer, one.message + at) for one in error.problems)
     if problems:
         raise InputError(source, list(problems))
+
+
+def _ends(graph: SymbolicGraph) -> Iterator[Values]:
+    """The least and the largest extents. Where a slice ends at named ones, whether it ends within its axis is told by
+    all combinations of those; sizes are the largest at the largest.
+    """
+    yield {dim.name: dim.least for dim in graph.dims}
+    yield {dim.name: dim.most for dim in graph.dims}
+    if any(node.op == "slice" for node in graph.generic.nodes):
+        for ends in product(*((dim.least, dim.most) for dim in graph.dims)):
+            yield {dim.name: end for dim, end in zip(graph.dims, ends, strict=True)}
 
 
 def said(values: Values) -> str:

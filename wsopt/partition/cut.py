@@ -334,8 +334,10 @@ def _uncovered(web: Web, found: Candidates, prices: Prices) -> str:
     covered = {name for piece in able for name in piece.nodes}
     missing = [node.name for node in web.solid if node.name not in covered]
     why = {**dict(found.refusals), **_complaints(found, prices)}
-    reasons = [f"{name}: {why[name]}" for name in why if name in missing or not missing]
     whole = refusal_of(web.graph, prices.machine)
+    # What is told of the whole graph is not told again of its only node.
+    apart = [name for name in why if why[name] != whole and (name in missing or not missing)]
+    reasons = [f"{name}: {why[name]}" for name in apart]
     first = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
     told = f"no kernel takes {first}" if missing else "its pieces do not go together"
     lines = [

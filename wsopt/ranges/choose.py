@@ -161,7 +161,7 @@ class Chooser:
             solved = self._solved_alone(best) if time.monotonic() > self.deadline.search_end else None
             columns = solved or columns
             losses = self._losses(columns, best)
-            if not self._solved(covering(losses, self.most), columns):
+            if not self._solved(self._covering(losses), columns):
                 continue  # the worst loss first: most structures are solved for that
             found = cover(losses, self.most)
             if self._solved(found.chosen, columns) and not self._strange(found, [one for one, _ in columns]):
@@ -169,6 +169,13 @@ class Chooser:
         raise InfeasibleError(
             f"graph {self.extents.symbolic.name}: no kernels settled on in {_ROUNDS} covers"
         )
+
+    def _covering(self, losses: Losses) -> tuple[int, ...]:
+        """As `covering`, with the graph's name where there are no such kernels."""
+        try:
+            return covering(losses, self.most)
+        except InfeasibleError as error:
+            raise InfeasibleError(f"graph {self.extents.symbolic.name}: {error}") from error
 
     def _check_best(self, best: list[float]) -> None:
         """Raise InfeasibleError where some extents have no kernel at all."""

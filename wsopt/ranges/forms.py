@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from wsopt.emit.recipe import Check
 from wsopt.emit.recipe_views import view_checks
 from wsopt.errors import LoweringError
+from wsopt.graph.extents import Extent
 from wsopt.graph.symbolic import said
 from wsopt.lowering.fixed import fixed_of
 from wsopt.lowering.refused import problems
 from wsopt.ranges.points import Grid, Point
 from wsopt.ranges.price import Extents
-from wsopt.tensors.views import TMA_BITS, Role, View
+from wsopt.tensors.views import TMA_BITS, Role, View, is_slice
 
 _NUMBERS = "give such an extent as a number, in a graph for each"
 
@@ -53,6 +54,8 @@ def check_forms(extents: Extents, grid: Grid, cells: Iterable[Point]) -> None:
     """Raise LoweringError, with the extents, where one of these cells can have no kernel for all of it."""
     for cell in cells:
         first = grid.first(cell)
+        if first != cell:
+            _check_indices(extents, first, cell)
         for point in dict.fromkeys((first, cell)):
             problem = next(problems(extents.region(point), extents.machine), None)
             if problem is not None:
@@ -79,8 +82,71 @@ def _told(extents: Extents, first: Point, last: Point) -> str:
             f"{head}rows of tensor {tensor} begin at multiples of {TMA_BITS // 8} bytes with one of them alone; "
             f"{_product((uneven[0] | uneven[1])[tensor])}, or {_NUMBERS}"
         )
-    begin = next(_alike_from(extents, first, last), "") or _NUMBERS
-    return f"{head}short rows are read several as one, and others are not; {begin}"
+    parts = _parts(extents, first), _parts(extents, last)
+    for tensor in sorted({name for name, *_ in parts[0] ^ parts[1]}):
+        return f"{head}{_of_a_part(tensor, parts[0] | parts[1])}"
+    begin = next(_alike_from(extents, first, last), "")
+    if begin:
+        return f"{head}short rows are read several as one, and others are not; {begin}"
+    return f"{head}tensors lie otherwise along the axes of a kernel, which has that in its text; {_NUMBERS}"
+
+
+_Parts = frozenset[tuple[str, tuple[tuple[int, int, int] | None, ...], bool]]
+"""Tensors with where the part of each lies that is read, and whether zeros are around it."""
+
+
+def _parts(extents: Extents, point: Point) -> _Parts:
+    """The parts of tensors that are not read whole."""
+    fixed = fixed_of(extents.region(point))
+    views = (view for view in (*fixed.tiles, *fixed.others) if any(view.cutouts))
+    return frozenset((view.tensor, view.cutouts, _has_zeros(view)) for view in views)
+
+
+def _has_zeros(view: View) -> bool:
+    pairs = zip(view.cutouts, view.extents, strict=True)
+    return any(cutout is not None and not is_slice(cutout, extent) for cutout, extent in pairs)
+
+
+def _of_a_part(tensor: str, parts: _Parts) -> str:
+    """That a kernel has the place of a part, or the number of zeros around it, as numbers, and what to do."""
+    if any(zeros for name, _, zeros in parts if name == tensor):
+        return (
+            f"the zeros before or behind tensor {tensor} are of another number, which is in a kernel's text; let an "
+            f"input hold the zeros too, without the pad, or {_NUMBERS}"
+        )
+    return (
+        f"a slice of tensor {tensor} lies elsewhere in it, or in another length of it, and a kernel's text has both "
+        f"as numbers; let an input be that slice alone, or {_NUMBERS}"
+    )
+
+
+def _read_by(extents: Extents, name: str) -> frozenset[str]:
+    """The tensors from which a node is computed."""
+    graph, seen, left = extents.symbolic.generic, set[str](), [name]
+    nodes = {node.name: node for node in graph.nodes}
+    while left:
+        found = left.pop()
+        if found not in seen:
+            seen.add(found)
+            left += (one for one in (nodes[found].inputs if found in nodes else ()) if isinstance(one, str))
+    return frozenset(seen)
+
+
+def _check_indices(extents: Extents, first: Point, last: Point) -> None:
+    """Raise LoweringError for an index that begins elsewhere at each extent: where one begins is in the text."""
+    graph, points = extents.symbolic.generic, (first, last)
+    inputs = {one.name for one in graph.inputs}
+    for node in graph.nodes:
+        start = dict(node.attrs).get("start")
+        if node.op != "slice" or not isinstance(start, Extent) or inputs & _read_by(extents, node.name):
+            continue
+        if len({start.at(extents.values(point)) for point in points}) > 1:
+            one, other = (said(extents.values(point)) for point in points)
+            raise LoweringError(
+                f"graph {graph.name}: no kernel takes both {one} and {other}: node {node.name} begins at {start}, "
+                "and a kernel's text has as a number where an index begins; add a scalar to it instead, an input of "
+                f"shape [] and dtype i32, or {_NUMBERS}"
+            )
 
 
 def _or_else(extents: Extents, point: Point) -> str:

@@ -91,9 +91,7 @@ def _least_worst(losses: Losses, most: int) -> tuple[float, tuple[int, ...], boo
     low, high, proved = 0, len(values) - 1, True
     best = _covering(losses, most, values[high])
     if not best:
-        raise InfeasibleError(
-            f"no {most} kernels run at all extents of the range: ask for more with --kernels"
-        )
+        raise InfeasibleError(_too_few(losses, most))
     while low < high:
         middle = (low + high) // 2
         found = _covering(losses, most, values[middle])
@@ -101,6 +99,24 @@ def _least_worst(losses: Losses, most: int) -> tuple[float, tuple[int, ...], boo
         best = found or best
         low, high = (low, middle) if found else (middle + 1, high)
     return values[high], best, proved
+
+
+def _too_few(losses: Losses, most: int) -> str:
+    """Why so many kernels are not enough, and how many are."""
+    model = cp_model.CpModel()
+    used = _choice(model, losses, len(losses.loss))
+    every = (tuple(k for k in losses.kernels if losses.loss[k][c] < math.inf) for c in losses.cells)
+    for able in dict.fromkeys(every):
+        model.add_bool_or([used[k] for k in able])
+    model.minimize(sum(used))
+    solver, status = solved(model, _LIMIT)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return "no kernels of one kind run at all extents of the range: ask for a narrower one"
+    needed = sum(solver.value(one) for one in used)
+    return (
+        f"it takes {needed} kernels to run at all extents of the range, and at most {most} were asked for: "
+        f"ask for them with --kernels {needed}, or for a narrower range"
+    )
 
 
 def _covering(losses: Losses, most: int, threshold: float) -> tuple[int, ...] | None:

@@ -36,8 +36,8 @@ time up, whatever the order ([the performance model](performance-model.md#an-ite
 limit costs cycles of the interval alone.
 
 Choices that no structure has are in the certificate of each build (`wsopt inspect`, *Not in the space*), with the
-share of the machine that is idle: no split of the contracted axis, no clusters of blocks, no tiles taken at run time, one block an SM,
-one kernel a graph, and axes that tiles reach over.
+share of the machine that is idle: no split of the contracted axis, no clusters of blocks, no tiles taken at run time,
+one block an SM, one kernel a graph, and axes that tiles reach over.
 """
 
 
