@@ -180,11 +180,13 @@ def mean_of_groups(shape: tuple[int, ...], *, merged: bool) -> Body:
 
 
 def mean_of_axes(shape: tuple[int, ...]) -> Body:
+    """Less a mean that is rounded behind every axis, so that several are no one reduction."""
+
     def body(g: GraphBuilder) -> Symbol:
         x = mean = g.input("x", shape, "f32")
         for axis in range(len(shape) - 1, 0, -1):
-            mean = g.reduce_mean(mean, axis=axis, keepdims=True)
-        return x - mean
+            mean = g.cast(g.reduce_mean(mean, axis=axis, keepdims=True), dtype="bf16")
+        return x - g.cast(mean, dtype="f32")
 
     return body
 

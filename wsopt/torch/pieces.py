@@ -20,6 +20,7 @@ from wsopt.torch.lower import Lowered
 from wsopt.torch.rates import Attention
 from wsopt.torch.reads import bytes_read
 from wsopt.torch.rounding import without_roundings
+from wsopt.torch.seen_once import seen_once
 from wsopt.torch.sizes import changes
 from wsopt.torch.symbols import Symbols
 from wsopt.torch.traffic import copied_bytes, is_view
@@ -318,8 +319,18 @@ def _renamed(
         inputs = [Input(one.name, one.type, False, one.strides) for one in inputs]
     names = tuple(_stored(kept, short[node.name], node.type) for node in outputs)
     graph = Graph("piece", "", tuple(inputs), tuple(kept), names)
+    graph, bound = _read_once(graph, bound)
     owners = tuple(lowered.owners[node.name] for node in outputs)
     return Piece(graph, tuple(bound), owners, covered, (None,) * len(owners), fixed)
+
+
+def _read_once(graph: Graph, bound: Sequence[Bound]) -> tuple[Graph, list[Bound]]:
+    """A graph with what its inputs are, where those of one tensor in several shapes are one if they can be."""
+    given = list(zip(graph.inputs, bound, strict=True))
+    plain = {item.name: one.source.name for item, one in given if one.order is None and one.dims is None}
+    found = seen_once(graph, plain)
+    kept = {item.name for item in found.inputs}
+    return found, [one for item, one in given if item.name in kept]
 
 
 def _stored(nodes: list[Node], name: str, type_: TensorType) -> str:
