@@ -16,6 +16,7 @@ from wsopt.graph.symbolic import AnyGraph, any_canonical_bytes
 from wsopt.graph.types import DType, Graph, Input, Node, TensorType, row_major_strides
 from wsopt.partition.constants import Folded, folded
 from wsopt.torch.changing import Changing, changing
+from wsopt.torch.joining import joined_order
 from wsopt.torch.lower import Lowered
 from wsopt.torch.rates import Attention
 from wsopt.torch.reads import bytes_read
@@ -201,9 +202,15 @@ def _ranging(piece: Piece, symbols: Symbols) -> Piece:
     if found is None:
         return piece
     ranging, graph = found
-    seen = zip(piece.inputs, graph.inputs, strict=True)
-    inputs = tuple(replace(one, shape=item.type.shape) for one, item in seen)
+    inputs = tuple(_joined(*seen) for seen in zip(piece.inputs, graph.inputs, strict=True))
     return replace(piece, graph=ranging.graph.generic, inputs=inputs, changing=ranging)
+
+
+def _joined(bound: Bound, item: Input) -> Bound:
+    """What an input is whose axes may have been joined. Untaken where those lie beside each other in memory alone."""
+    shape = item.type.shape
+    order = None if bound.order is None else joined_order(bound.order, bound.shape, shape)
+    return replace(bound, shape=shape, order=order)
 
 
 def _laid(symbols: Symbols, piece: Piece) -> Piece:
@@ -385,7 +392,7 @@ def _lying(
     owner = lowered.owners[tensor]
     strides = None if repeating(lowered, tensor) else strides_as(lowered.symbols, owner, shape)
     found, order = TensorType(shape, lowered.writer.types[tensor].dtype), None
-    if turns and strides is not None and not changes(*strides):
+    if turns and strides is not None:
         order = _order_of(found, strides)
     if order is not None and strides is not None:
         shape, strides = tuple(shape[dim] for dim in order), tuple(strides[dim] for dim in order)
@@ -406,7 +413,7 @@ def _order_of(tensor: TensorType, strides: Shape) -> tuple[int, ...] | None:
     not the innermost; else None.
     """
     shape = tensor.shape
-    order = tuple(sorted(range(len(shape)), key=lambda dim: (shape[dim] == 1, -strides[dim], dim)))
+    order = tuple(sorted(range(len(shape)), key=lambda dim: (shape[dim] == 1, -int(strides[dim]), dim)))
     moving = [dim for dim in order if shape[dim] > 1]
     if not moving or moving[-1] == max(moving):
         return None
