@@ -584,6 +584,14 @@ def test_a_norm_that_is_no_kernel_has_the_reason_of_the_norm() -> None:
     assert count == 1
 
 
+def test_a_sum_of_batched_products_is_one_product_where_batches_lie_together() -> None:
+    def model(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+        return torch.addbmm(x, y.view(128, 4, 64).transpose(0, 1), w)
+
+    given = [torch.randn(*shape, dtype=B) / 16 for shape in ((128, 32), (128, 256), (4, 64, 32))]
+    check(model, *given, expected=["matmul add"])
+
+
 def test_a_norm_is_one_piece_and_no_statistic_alone() -> None:
     """A kernel may store a value a row, but a mean that somebody else multiplies by has read the row for that."""
 
