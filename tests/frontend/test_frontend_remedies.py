@@ -207,9 +207,11 @@ def projected(*, computed: bool) -> Body:
 def after(change: str) -> Body:
     def body(g: GraphBuilder) -> Symbol:
         p = product(g, 256, 512)
+        batches = g.matmul(g.input("a", (4, 256, 64), "bf16"), g.input("b", (4, 64, 256), "bf16"))
         return {
             "reshape": lambda: g.reshape(p, shape=(256, 8, 64)),
-            "transpose": lambda: g.transpose(p, perm=(1, 0)),
+            "transpose": lambda: g.transpose(batches, perm=(1, 0, 2)),
+            "batches": lambda: batches,
             "": lambda: p,
         }[change]()
 
@@ -356,7 +358,7 @@ REMEDIES: dict[str, Remedy] = {
         after("reshape"), "leave it out, and reshape the result after the call", after("")
     ),
     "a transpose of the result": Remedy(
-        after("transpose"), "leave it out, and transpose the result after the call", after("")
+        after("transpose"), "leave it out, and transpose the result after the call", after("batches")
     ),
 }
 

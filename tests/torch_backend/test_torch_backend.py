@@ -790,8 +790,7 @@ def test_what_follows_a_convolution_of_one_element_is_in_its_kernel(lies: torch.
     expected = ["matmul add sub mul mul add relu", "matmul add add"]
     with watching() as seen:
         check(lambda x: layers(x) + x, x, expected=expected, dynamic=False)
-    turned = lies is torch.channels_last  # which costs a copy, as a product's result is stored in one order
-    assert [piece.turned_bytes for piece in seen[0].taken] == [2 * 8192 * turned, 2 * 4096 * turned]
+    assert [piece.turned_bytes for piece in seen[0].taken] == [0, 0]  # stored as it lies, in either order
 
 
 POOLING = """

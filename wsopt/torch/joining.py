@@ -94,18 +94,41 @@ def joined_order(order: Sequence[int], shape: Shape, found: Shape) -> tuple[int,
     """The order of a tensor's dimensions, whose extents are this shape in it, where some of them are one of those
     `found`. Untaken where those are not beside each other in another order.
     """
-    groups, ahead = list[list[int]](), list(zip(order, shape, strict=True))
-    for extent in found:
-        dim, whole = ahead.pop(0)
-        groups.append([dim])
-        while whole != extent:
-            dim, further = ahead.pop(0)
-            groups[-1].append(dim)
-            whole *= further
-    if any(behind - dim != 1 for group in groups for dim, behind in itertools.pairwise(group)):
+    groups = _grouped(order, shape, found)
+    if groups is None or any(
+        behind - dim != 1 for group in groups for dim, behind in itertools.pairwise(group)
+    ):
         raise Untaken("axes that lie beside each other in memory alone")
     firsts = [group[0] for group in groups]
     return tuple(sorted(firsts).index(first) for first in firsts)
+
+
+def joined_perm(order: Sequence[int], shape: Shape, found: Shape) -> tuple[int, ...] | None:
+    """An order of dimensions of these extents as one of those `found`, of which some are several of them; None where
+    those are not, or do not stay beside each other.
+    """
+    groups = _grouped(range(len(shape)), shape, found)
+    if groups is None:
+        return None
+    perm = sorted(range(len(groups)), key=lambda place: order.index(groups[place][0]))
+    return tuple(perm) if [dim for place in perm for dim in groups[place]] == list(order) else None
+
+
+def _grouped(dims: Sequence[int], shape: Shape, found: Shape) -> list[list[int]] | None:
+    """The dimensions of these extents that are each of those `found`; None where one of those ends within another."""
+    groups, ahead = list[list[int]](), list(zip(dims, shape, strict=True))
+    for extent in found:
+        group, whole = list[int](), 1
+        while whole != extent or not group:
+            if not ahead:
+                return None
+            dim, further = ahead.pop(0)
+            group.append(dim)
+            whole *= further
+        if whole != extent:
+            return None
+        groups.append(group)
+    return None if ahead else groups
 
 
 def _attr(node: Node, name: str, value: AttrValue, axes: _Axes, result: _Axes) -> AttrValue:

@@ -16,7 +16,7 @@ from wsopt.graph.symbolic import AnyGraph, any_canonical_bytes
 from wsopt.graph.types import DType, Graph, Input, Node, TensorType, row_major_strides
 from wsopt.partition.constants import Folded, folded
 from wsopt.torch.changing import Changing, changing
-from wsopt.torch.joining import joined_order
+from wsopt.torch.joining import joined_order, joined_perm
 from wsopt.torch.lower import Lowered
 from wsopt.torch.rates import Attention
 from wsopt.torch.reads import bytes_read
@@ -223,12 +223,15 @@ def _laid(symbols: Symbols, piece: Piece) -> Piece:
             orders.append(None)
             continue
         shape = symbols.shape(owner.meta["val"])
-        if shape != type_.shape:
+        perm = joined_perm(order, shape, type_.shape)
+        if perm is None:
             found = TensorType(shape, type_.dtype)
             nodes.append(Node(f"n{len(nodes)}", "reshape", (name,), (("shape", shape),), found))
-            name = nodes[-1].name
-        found = TensorType(tuple(shape[dim] for dim in order), type_.dtype)
-        nodes.append(Node(f"n{len(nodes)}", "transpose", (name,), (("perm", order),), found))
+            name, perm = nodes[-1].name, order
+        else:
+            shape = type_.shape
+        found = TensorType(tuple(shape[dim] for dim in perm), type_.dtype)
+        nodes.append(Node(f"n{len(nodes)}", "transpose", (name,), (("perm", perm),), found))
         outputs.append(nodes[-1].name)
         orders.append(order)
     graph = replace(piece.graph, nodes=tuple(nodes), outputs=tuple(outputs))
