@@ -304,7 +304,12 @@ def _renamed(
 
     for node in nodes:
         source = views.get(node.tensors[0], (node.tensors[0], ())) if node.op == "reshape" else None
-        if source is not None and source[0] not in own and node not in outputs:
+        if (
+            source is not None
+            and source[0] not in own
+            and node not in outputs
+            and not (turns and _lies_in_parts(wiring, source[0], node.type.shape))
+        ):
             if source[0] not in lowered.owners:
                 raise Untaken(f"it reads a part of {lowered.writer.groups[source[0]]}")
             views[node.name] = source[0], node.type.shape
@@ -411,9 +416,20 @@ def _lying(
     return Input(owner.name, found, fixed, None if dense else strides), order
 
 
+def _lies_in_parts(wiring: Wiring, tensor: str, shape: Shape) -> bool:
+    """Whether a tensor from outside is none in this shape without a copy, but lies turned in its own as kernels read
+    it: as every second row and column of an image does, whose channels lie together.
+    """
+    owner = wiring.lowered.owners.get(tensor)
+    if owner is None or strides_as(wiring.lowered.symbols, owner, shape) is not None:
+        return False
+    own, order = _input(wiring, "", tensor, wiring.lowered.symbols.shape(owner.meta["val"]), turns=True)
+    return order is not None and own.strides is not None
+
+
 def _order_of(tensor: TensorType, strides: Shape) -> tuple[int, ...] | None:
-    """The dimensions of a tensor from the outermost in memory, if it is dense, TMA moves it so, and its last one is
-    not the innermost; else None.
+    """The dimensions of a tensor from the outermost in memory, if each lies within the next outer one, TMA moves it
+    so, and its last one is not the innermost; else None.
     """
     shape = tensor.shape
     order = tuple(sorted(range(len(shape)), key=lambda dim: (shape[dim] == 1, -int(strides[dim]), dim)))
@@ -421,9 +437,11 @@ def _order_of(tensor: TensorType, strides: Shape) -> tuple[int, ...] | None:
     if not moving or moving[-1] == max(moving):
         return None
     laid = TensorType(tuple(shape[dim] for dim in moving), tensor.dtype)
-    lies = row_major_strides(laid.shape)
-    dense = tuple(strides[dim] for dim in moving) == lies
-    return order if dense and _can_be_copied(laid, lies) else None
+    lies = tuple(strides[dim] for dim in moving)
+    within = zip(lies, lies[1:], laid.shape[1:], strict=False)
+    nested = not changes(*strides) and all(outer >= inner * extent for outer, inner, extent in within)
+    whole = nested or lies == row_major_strides(laid.shape)
+    return order if whole and _can_be_copied(laid, lies) else None
 
 
 def _can_be_copied(tensor: TensorType, strides: Shape) -> bool:
