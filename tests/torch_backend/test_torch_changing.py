@@ -18,7 +18,7 @@ from torch_pieces import OPTIONS, Counted, fresh  # noqa: E402
 
 from wsopt.graph.dims import Dim  # noqa: E402
 from wsopt.graph.symbolic import SymbolicGraph, bound  # noqa: E402
-from wsopt.graph.types import DType, Graph, Input, TensorType  # noqa: E402
+from wsopt.graph.types import DType, Graph, Input, Node, TensorType  # noqa: E402
 from wsopt.ranges.build import RangeBuild  # noqa: E402
 from wsopt.torch import backend, choose, compiler, execute, explain, outside, symbols  # noqa: E402
 from wsopt.torch.calls import Calls  # noqa: E402
@@ -27,6 +27,7 @@ from wsopt.torch.changing import changing as changing_of  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 from wsopt.torch.cutting import fx_flops  # noqa: E402
 from wsopt.torch.execute import referred  # noqa: E402
+from wsopt.torch.joining import joined, joined_order, runs  # noqa: E402
 from wsopt.torch.laying import empty  # noqa: E402
 from wsopt.torch.outcomes import Wanted, known  # noqa: E402
 from wsopt.torch.pieces import Piece  # noqa: E402
@@ -34,6 +35,7 @@ from wsopt.torch.report import report_of  # noqa: E402
 from wsopt.torch.rounds import Settled  # noqa: E402
 from wsopt.torch.sizes import Size  # noqa: E402
 from wsopt.torch.symbols import Symbol, Symbols  # noqa: E402
+from wsopt.torch.untaken import Untaken  # noqa: E402
 
 B = torch.bfloat16
 
@@ -191,6 +193,53 @@ def test_two_that_change_by_themselves_are_two_dimensions() -> None:
             same(fast.call(x, y), model(x, y))
     assert fast.times == 1
     assert told(seen[0]) == ["matmul relu; m from 8 to 64, n from 2 to 64"]
+
+
+def images(count: int, height: int, width: int) -> Tensor:
+    return torch.randn(count, 32, height, width, dtype=B).to(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("axes", [(2, 3), (0, 2, 3)])
+@pytest.mark.parametrize("first", [(16, 20), (16, 16)])
+def test_images_of_any_size_are_read_as_they_lie(axes: tuple[int, ...], first: tuple[int, int]) -> None:
+    """Rows and columns are one dimension, also where torch has one symbol for both; batches are another."""
+    model = nn.Sequential(nn.Conv2d(32, 64, 1, dtype=B), nn.ReLU()).to(memory_format=torch.channels_last)
+    fast, count = Counted(model), 4 if 0 in axes else 3
+    sizes = [first, *((5, 5), (9, 9))] if first[0] == first[1] else [first, (5, 7), (2, 9)]
+    with torch.no_grad(), watching() as seen:
+        for number, size in enumerate(sizes):
+            x = images(count + number * (0 in axes), *size)
+            for axis in axes if number == 0 else ():
+                torch._dynamo.mark_dynamic(x, axis)
+            same(fast.call(x), model(x))
+    assert fast.times == 1
+    (piece,) = seen[0].taken
+    batches = "m" if 0 in axes else "3"
+    assert f"bf16[{batches}, n, 32]" in [str(one.type) for one in piece.graph.inputs]
+    assert piece.turned_bytes == piece.copied_bytes == 0
+
+
+def square(perm: tuple[int, ...]) -> Graph:
+    """A tensor of two axes of one symbol, in another order."""
+    n = Size(((("s0",), 1),), {"s0": 16})
+    shape = (n, n, 64)
+    x = Input("i0", TensorType(shape, DType.BF16), False, None)
+    found = TensorType(tuple(shape[axis] for axis in perm), DType.BF16)
+    return Graph("piece", "", (x,), (Node("n0", "transpose", ("i0",), (("perm", perm),), found),), ("n0",))
+
+
+def test_axes_of_one_symbol_are_joined_where_they_stay_in_order() -> None:
+    graph = square((2, 0, 1))
+    (run,) = runs(graph)
+    assert joined(graph, run).nodes[0].attr("perm", tuple) == (1, 0)
+    with pytest.raises(Untaken, match="transpose parts them"):
+        joined(square((2, 1, 0)), run)
+
+
+def test_an_order_of_joined_axes() -> None:
+    assert joined_order((0, 2, 3, 1), (2, 5, 7, 32), (2, 35, 32)) == (0, 2, 1)
+    with pytest.raises(Untaken, match="in memory alone"):
+        joined_order((0, 3, 2, 1), (2, 5, 7, 32), (2, 35, 32))
 
 
 @contextmanager

@@ -85,6 +85,7 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten.clamp.Tensor, (X, Y), {}),
     (aten.clamp_min.default, (X, 0.1), {}),
     (aten.clamp_max.default, (X, 0.1), {}),
+    *((getattr(aten, name).Tensor, (X, y), {}) for name in ("clamp_min", "clamp_max") for y in (Y, ROW)),
     (aten.where.self, (COINS, X, Y), {}),
     (aten.where.self, (COINS, X, ROW), {}),
     *((getattr(aten, name).default, (COINS, OTHERS), {}) for name in ("logical_and", "logical_or")),
@@ -200,6 +201,8 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten.addmm.default, (normal(4, 8, dtype=torch.bfloat16), LEFT, RIGHT), {"beta": 2, "alpha": 0.5}),
     (aten.addmm.default, (normal(8, dtype=torch.bfloat16), LEFT, RIGHT), {"beta": 0}),
     (aten.baddbmm.default, (normal(2, 4, 8, dtype=torch.bfloat16), THREE, FOUR), {}),
+    (aten.addbmm.default, (normal(4, 8, dtype=torch.bfloat16), THREE, FOUR), {}),
+    (aten.addbmm.default, (normal(8, dtype=torch.bfloat16), THREE, FOUR), {"beta": 0.5, "alpha": 2}),
 ]
 """An operation, its arguments, and its arguments by name."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.symbolic import SymbolicGraph, said
 from wsopt.graph.types import AttrValue, Graph, Input, Node, TensorType
-from wsopt.torch.joining import joined
+from wsopt.torch.joining import joined, runs
 from wsopt.torch.symbols import LARGEST, Symbol, Symbols
 from wsopt.torch.untaken import Untaken
 
@@ -100,27 +99,17 @@ def changing(graph: Graph, symbols: Symbols) -> tuple[Changing, Graph] | None:
     """A graph with extents of torch's symbols as one in named dimensions, and as it is in the symbols then: with axes
     joined where two of them change together. None if nothing changes.
 
-    One dimension stands for all symbols where they change together alone, else there is one for each. Raises Untaken
-    where that would be too many, and where no input tells one.
+    One dimension stands for symbols that occur together alone. Raises Untaken where there would be too many, and
+    where no input tells one.
     """
-    names = tuple(dict.fromkeys(name for extent in _extents(graph) for name in sorted(extent.names)))
-    if not names:
+    if next(_extents(graph), None) is None:
         return None
-    graph, bases = _based(graph, names)
+    graph, bases = _based(graph, symbols)
     if len(bases) > len(NAMES):
-        raise Untaken(
-            f"its extents {' and '.join(sorted(names))} change by themselves, and those are too many"
-        )
+        known = sorted("*".join(base) for base in bases)
+        raise Untaken(f"its extents {' and '.join(known)} change by themselves, and those are too many")
     named = dict(zip(NAMES[-len(bases) :], bases, strict=True))
-    dims = _dims(named, symbols)
-
-    def renamed(extent: int) -> int:
-        if not isinstance(extent, Extent):
-            return extent
-        terms = [(_renamed(product, named), times) for product, times in extent.terms]
-        return Extent(tuple(sorted(terms, key=lambda term: (not term[0], term[0]))), int(extent))
-
-    generic = _mapped(graph, renamed)
+    generic, dims = _generic(graph, named), _dims(named, symbols)
     told = {one.dim for one in told_by(generic.inputs, dims)}
     for dim, base in zip(dims, bases, strict=True):
         if dim.name not in told:
@@ -128,63 +117,106 @@ def changing(graph: Graph, symbols: Symbols) -> tuple[Changing, Graph] | None:
     return Changing(SymbolicGraph(generic, dims), bases), graph
 
 
-def _based(graph: Graph, names: tuple[str, ...]) -> tuple[Graph, tuple[Monomial, ...]]:
-    """A graph, with axes joined where that leaves all symbols one dimension, and the products that are dimensions."""
-    whole, apart = (tuple(sorted(names)),), tuple((name,) for name in names)
-    if _together(graph, frozenset(names)):
-        return graph, whole
-    try:
-        found = joined(graph, frozenset(names))
-    except Untaken:
-        return graph, apart
-    return (found, whole) if _together(found, frozenset(names)) else (graph, apart)
+def _based(graph: Graph, symbols: Symbols) -> tuple[Graph, tuple[Monomial, ...]]:
+    """A graph, with axes joined where inputs tell more of its dimensions then, or fewer are left, and the products of
+    symbols that are its dimensions.
+    """
+    best = _untold(graph, symbols)
+    for run in runs(graph):
+        try:
+            found = joined(graph, run)
+        except Untaken:
+            continue
+        if _untold(found, symbols) < best:
+            return _based(found, symbols)
+    return graph, _bases(graph)
 
 
-def _together(graph: Graph, names: frozenset[str]) -> bool:
-    """Whether every product in the extents of a graph has all of these symbols, each as often."""
-    products = [product for extent in _extents(graph) for product, _ in extent.terms if product]
-    return all({*product} == names and len({*Counter(product).values()}) == 1 for product in products)
+def _untold(graph: Graph, symbols: Symbols) -> tuple[int, int]:
+    """How many dimensions of a graph no input tells, and how many there are."""
+    named = {f"d{number}": base for number, base in enumerate(_bases(graph))}
+    told = told_by(_generic(graph, named).inputs, _dims(named, symbols))
+    return len(named) - len(told), len(named)
+
+
+def _generic(graph: Graph, named: Mapping[str, Monomial]) -> Graph:
+    """The graph in dimensions that are these products of symbols."""
+
+    def renamed(extent: int) -> int:
+        if not isinstance(extent, Extent):
+            return extent
+        terms = [(_renamed(product, named), times) for product, times in extent.terms]
+        return Extent(tuple(sorted(terms, key=lambda term: (not term[0], term[0]))), int(extent))
+
+    return _mapped(graph, renamed)
+
+
+def _bases(graph: Graph) -> tuple[Monomial, ...]:
+    """The products of symbols of which all extents of a graph are made: symbols that occur together, each as often
+    beside another as ever, are one.
+    """
+    products = sorted({product for extent in _extents(graph) for product, _ in extent.terms if product})
+    together: dict[Point, list[str]] = {}
+    for name in dict.fromkeys(name for extent in _extents(graph) for name in sorted(extent.names)):
+        counts = [product.count(name) for product in products]
+        each = math.gcd(*counts)
+        together.setdefault(tuple(count // each for count in counts), []).extend([name] * each)
+    return tuple(tuple(sorted(names)) for names in together.values())
 
 
 def _renamed(product: Monomial, named: Mapping[str, Monomial]) -> Monomial:
     """A product of symbols as one of dimensions, which are products of symbols by name."""
-    return tuple(name for name, base in sorted(named.items()) for _ in range(product.count(base[0])))
+    times = {name: product.count(base[0]) // base.count(base[0]) for name, base in named.items()}
+    return tuple(name for name in sorted(times) for _ in range(times[name]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """The least and the largest that a product of symbols is, and what it typically is; `bounded` if torch knows the
+    largest.
+    """
+
+    least: int
+    most: int
+    typical: int
+    bounded: bool
 
 
 def _dims(named: Mapping[str, Monomial], symbols: Symbols) -> tuple[Dim, ...]:
-    """The dimensions that are these products of symbols."""
-    if len(named) == 1:
-        ((name, base),) = named.items()
-        return (_product(name, [symbols.known[one] for one in base]),)
-    known = {name: symbols.known[base[0]] for name, base in named.items()}
-    growth = _growth([*known.values()])
-    return tuple(_grown(name, one, growth) for name, one in known.items())
-
-
-def _grown(name: str, symbol: Symbol, growth: float) -> Dim:
-    """A symbol as a dimension, up to its bound, or to so many times what it typically is."""
-    most = min(symbol.most, int(symbol.typical * growth))
-    most = symbol.most if symbol.bounded else max(symbol.typical, most)
-    return Dim(name, symbol.least, most, ((symbol.typical, 1.0),))
-
-
-def _growth(symbols: Sequence[Symbol]) -> float:
-    """How many times as large as they typically are symbols without a bound may be, each as many times, so that the
-    product of all is at most `_LARGEST_PRODUCT`.
+    """The dimensions that are these products of symbols: of several each up to its bound, or to so many times what it
+    typically is.
     """
-    free = [one for one in symbols if not one.bounded]
-    corner = math.prod(one.most if one.bounded else one.typical for one in symbols)
+    known = {name: _product([symbols.known[one] for one in base]) for name, base in named.items()}
+    growth = _growth([*known.values()]) if len(known) > 1 else None
+    return tuple(
+        Dim(name, one.least, _most(one, growth), ((one.typical, 1.0),)) for name, one in known.items()
+    )
+
+
+def _most(one: _Ends, growth: float | None) -> int:
+    """The largest that a dimension is, beside others that grow as much."""
+    if one.bounded or growth is None:
+        return one.most
+    return max(one.typical, min(one.most, int(one.typical * growth)))
+
+
+def _growth(several: Sequence[_Ends]) -> float:
+    """How many times as large as they typically are dimensions without a bound may be, each as many times, so that
+    the product of all is at most `_LARGEST_PRODUCT`.
+    """
+    free = [one for one in several if not one.bounded]
+    corner = math.prod(one.most if one.bounded else one.typical for one in several)
     return (_LARGEST_PRODUCT / corner) ** (1 / len(free)) if free else 1.0
 
 
-def _product(name: str, symbols: Sequence[Symbol]) -> Dim:
-    """The dimension that is the product of symbols."""
+def _product(symbols: Sequence[Symbol]) -> _Ends:
+    """The ends of a product of symbols."""
     least, most, typical = (
         math.prod(of) for of in zip(*((one.least, one.most, one.typical) for one in symbols), strict=True)
     )
     if len(symbols) > 1:
         most = max(typical, min(most, LARGEST))
-    return Dim(name, least, most, ((typical, 1.0),))
+    return _Ends(least, most, typical, all(one.bounded for one in symbols))
 
 
 def _extents(graph: Graph) -> Iterator[Extent]:

@@ -27,6 +27,7 @@ from wsopt.torch.pieces import Piece
 from wsopt.torch.rounds import Settled, settle
 from wsopt.torch.siblings import families, join, with_more
 from wsopt.torch.splice import splice
+from wsopt.torch.strided import put_together, take_apart
 from wsopt.torch.whole_attention import asks_for_none, keep_whole, note_what_agrees
 from wsopt.torch.whole_layers import write_out
 
@@ -181,6 +182,7 @@ def _take(
     if oracle is None:
         oracle = _ORACLES[options.machine] = Oracle(load_machine(options.machine))
     device = "cuda" if options.execute == "kernel" else None
+    take_apart(module.graph)
     later, settled = _settled(module, fixed, oracle, device, options, packs)
     for work in later:
         pend(work)
@@ -189,6 +191,7 @@ def _take(
     limits.note(piece.changing for piece in settled.taken)
     judged = settled.judged
     splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
+    put_together(module.graph)
     module.recompile()
     for seen in _WATCHES:
         seen.append(settled)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.graph.extents import Extent
@@ -15,14 +16,18 @@ from wsopt.torch.values import Shape
 from wsopt.torch.writer import NUMBERS
 
 
-def joined(graph: Graph, names: frozenset[str]) -> Graph:
-    """The graph with one axis wherever these symbols are the extents of axes beside each other, in one order.
+def runs(graph: Graph) -> tuple[Shape, ...]:
+    """The extents beside each other in a graph that change and are nothing but a product, the most of them first."""
+    shapes = [*(one.type.shape for one in graph.inputs), *(one.type.shape for one in graph.nodes)]
+    found = dict.fromkeys(run for shape in shapes for run in _runs(shape))
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def joined(graph: Graph, run: Shape) -> Graph:
+    """The graph with one axis wherever these are the extents of axes beside each other.
 
     Raises Untaken where an operation goes along one of them, or where its operands have them in different ways.
     """
-    run = next((one for item in graph.inputs for one in _runs(item.type.shape, names)), None)
-    if run is None:
-        raise Untaken("they are no axes beside each other")
     types: dict[str, TensorType] = {}
     inputs, nodes = list[Input](), list[Node]()
     for item in graph.inputs:
@@ -40,12 +45,11 @@ def joined(graph: Graph, names: frozenset[str]) -> Graph:
     return replace(graph, inputs=tuple(inputs), nodes=tuple(nodes))
 
 
-def _runs(shape: Shape, names: frozenset[str]) -> Iterator[Shape]:
-    """The extents beside each other in a shape that are these symbols, each once."""
-    count = len(names)
-    for axis in range(len(shape) - count + 1):
-        part = shape[axis : axis + count]
-        if {str(one) for one in part if isinstance(one, Extent)} == names:
+def _runs(shape: Shape) -> Iterator[Shape]:
+    """All extents beside each other in a shape that change and are nothing but a product."""
+    for first, last in itertools.combinations(range(len(shape)), 2):
+        part = shape[first : last + 1]
+        if all(isinstance(one, Extent) and [times for _, times in one.terms] == [1] for one in part):
             yield part
 
 
@@ -58,9 +62,12 @@ class _Axes:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Where runs begin."""
+        """Where runs begin. Untaken where one begins within another, as of extents that are alike."""
         count = len(self.run)
-        return tuple(n for n in range(len(self.shape) - count + 1) if self.shape[n : n + count] == self.run)
+        found = [n for n in range(len(self.shape) - count + 1) if self.shape[n : n + count] == self.run]
+        if any(behind - first < count for first, behind in itertools.pairwise(found)):
+            raise Untaken("which axes they are is not told by their extents")
+        return tuple(found)
 
     @property
     def joined(self) -> Shape:
@@ -83,6 +90,47 @@ class _Axes:
         return {axis: place for place, axis in enumerate(left)}
 
 
+def joined_order(order: Sequence[int], shape: Shape, found: Shape) -> tuple[int, ...]:
+    """The order of a tensor's dimensions, whose extents are this shape in it, where some of them are one of those
+    `found`. Untaken where those are not beside each other in another order.
+    """
+    groups = _grouped(order, shape, found)
+    if groups is None or any(
+        behind - dim != 1 for group in groups for dim, behind in itertools.pairwise(group)
+    ):
+        raise Untaken("axes that lie beside each other in memory alone")
+    firsts = [group[0] for group in groups]
+    return tuple(sorted(firsts).index(first) for first in firsts)
+
+
+def joined_perm(order: Sequence[int], shape: Shape, found: Shape) -> tuple[int, ...] | None:
+    """An order of dimensions of these extents as one of those `found`, of which some are several of them; None where
+    those are not, or do not stay beside each other.
+    """
+    groups = _grouped(range(len(shape)), shape, found)
+    if groups is None:
+        return None
+    perm = sorted(range(len(groups)), key=lambda place: order.index(groups[place][0]))
+    return tuple(perm) if [dim for place in perm for dim in groups[place]] == list(order) else None
+
+
+def _grouped(dims: Sequence[int], shape: Shape, found: Shape) -> list[list[int]] | None:
+    """The dimensions of these extents that are each of those `found`; None where one of those ends within another."""
+    groups, ahead = list[list[int]](), list(zip(dims, shape, strict=True))
+    for extent in found:
+        group, whole = list[int](), 1
+        while whole != extent or not group:
+            if not ahead:
+                return None
+            dim, further = ahead.pop(0)
+            group.append(dim)
+            whole *= further
+        if whole != extent:
+            return None
+        groups.append(group)
+    return None if ahead else groups
+
+
 def _attr(node: Node, name: str, value: AttrValue, axes: _Axes, result: _Axes) -> AttrValue:
     """An attribute as it is for joined axes of a node's first operand and of its result."""
     spec = OPS[node.op].attr(name)
@@ -94,6 +142,10 @@ def _attr(node: Node, name: str, value: AttrValue, axes: _Axes, result: _Axes) -
             raise Untaken(f"{node.op} goes along one of them")
         return axes.places[value]
     if kind is AttrKind.PERM and isinstance(value, tuple):
+        for start in axes.starts:
+            own = tuple(range(start, start + len(axes.run)))
+            if value[value.index(start) :][: len(own)] != own:
+                raise Untaken(f"{node.op} parts them")
         return tuple(axes.places[axis] for axis in value if axis in axes.places)
     if kind is AttrKind.COUNTS and isinstance(value, tuple):
         if any(value[axis] for axis in axes.inside):

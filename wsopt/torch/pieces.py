@@ -16,10 +16,12 @@ from wsopt.graph.symbolic import AnyGraph, any_canonical_bytes
 from wsopt.graph.types import DType, Graph, Input, Node, TensorType, row_major_strides
 from wsopt.partition.constants import Folded, folded
 from wsopt.torch.changing import Changing, changing
+from wsopt.torch.joining import joined_order, joined_perm
 from wsopt.torch.lower import Lowered
 from wsopt.torch.rates import Attention
 from wsopt.torch.reads import bytes_read
 from wsopt.torch.rounding import without_roundings
+from wsopt.torch.seen_once import seen_once
 from wsopt.torch.sizes import changes
 from wsopt.torch.symbols import Symbols
 from wsopt.torch.traffic import copied_bytes, is_view
@@ -200,9 +202,15 @@ def _ranging(piece: Piece, symbols: Symbols) -> Piece:
     if found is None:
         return piece
     ranging, graph = found
-    seen = zip(piece.inputs, graph.inputs, strict=True)
-    inputs = tuple(replace(one, shape=item.type.shape) for one, item in seen)
+    inputs = tuple(_joined(*seen) for seen in zip(piece.inputs, graph.inputs, strict=True))
     return replace(piece, graph=ranging.graph.generic, inputs=inputs, changing=ranging)
+
+
+def _joined(bound: Bound, item: Input) -> Bound:
+    """What an input is whose axes may have been joined. Untaken where those lie beside each other in memory alone."""
+    shape = item.type.shape
+    order = None if bound.order is None else joined_order(bound.order, bound.shape, shape)
+    return replace(bound, shape=shape, order=order)
 
 
 def _laid(symbols: Symbols, piece: Piece) -> Piece:
@@ -215,12 +223,15 @@ def _laid(symbols: Symbols, piece: Piece) -> Piece:
             orders.append(None)
             continue
         shape = symbols.shape(owner.meta["val"])
-        if shape != type_.shape:
+        perm = joined_perm(order, shape, type_.shape)
+        if perm is None:
             found = TensorType(shape, type_.dtype)
             nodes.append(Node(f"n{len(nodes)}", "reshape", (name,), (("shape", shape),), found))
-            name = nodes[-1].name
-        found = TensorType(tuple(shape[dim] for dim in order), type_.dtype)
-        nodes.append(Node(f"n{len(nodes)}", "transpose", (name,), (("perm", order),), found))
+            name, perm = nodes[-1].name, order
+        else:
+            shape = type_.shape
+        found = TensorType(tuple(shape[dim] for dim in perm), type_.dtype)
+        nodes.append(Node(f"n{len(nodes)}", "transpose", (name,), (("perm", perm),), found))
         outputs.append(nodes[-1].name)
         orders.append(order)
     graph = replace(piece.graph, nodes=tuple(nodes), outputs=tuple(outputs))
@@ -293,7 +304,12 @@ def _renamed(
 
     for node in nodes:
         source = views.get(node.tensors[0], (node.tensors[0], ())) if node.op == "reshape" else None
-        if source is not None and source[0] not in own and node not in outputs:
+        if (
+            source is not None
+            and source[0] not in own
+            and node not in outputs
+            and not (turns and _lies_in_parts(wiring, source[0], node.type.shape))
+        ):
             if source[0] not in lowered.owners:
                 raise Untaken(f"it reads a part of {lowered.writer.groups[source[0]]}")
             views[node.name] = source[0], node.type.shape
@@ -318,8 +334,18 @@ def _renamed(
         inputs = [Input(one.name, one.type, False, one.strides) for one in inputs]
     names = tuple(_stored(kept, short[node.name], node.type) for node in outputs)
     graph = Graph("piece", "", tuple(inputs), tuple(kept), names)
+    graph, bound = _read_once(graph, bound)
     owners = tuple(lowered.owners[node.name] for node in outputs)
     return Piece(graph, tuple(bound), owners, covered, (None,) * len(owners), fixed)
+
+
+def _read_once(graph: Graph, bound: Sequence[Bound]) -> tuple[Graph, list[Bound]]:
+    """A graph with what its inputs are, where those of one tensor in several shapes are one if they can be."""
+    given = list(zip(graph.inputs, bound, strict=True))
+    plain = {item.name: one.source.name for item, one in given if one.order is None and one.dims is None}
+    found = seen_once(graph, plain)
+    kept = {item.name for item in found.inputs}
+    return found, [one for item, one in given if item.name in kept]
 
 
 def _stored(nodes: list[Node], name: str, type_: TensorType) -> str:
@@ -374,7 +400,7 @@ def _lying(
     owner = lowered.owners[tensor]
     strides = None if repeating(lowered, tensor) else strides_as(lowered.symbols, owner, shape)
     found, order = TensorType(shape, lowered.writer.types[tensor].dtype), None
-    if turns and strides is not None and not changes(*strides):
+    if turns and strides is not None:
         order = _order_of(found, strides)
     if order is not None and strides is not None:
         shape, strides = tuple(shape[dim] for dim in order), tuple(strides[dim] for dim in order)
@@ -390,19 +416,32 @@ def _lying(
     return Input(owner.name, found, fixed, None if dense else strides), order
 
 
+def _lies_in_parts(wiring: Wiring, tensor: str, shape: Shape) -> bool:
+    """Whether a tensor from outside is none in this shape without a copy, but lies turned in its own as kernels read
+    it: as every second row and column of an image does, whose channels lie together.
+    """
+    owner = wiring.lowered.owners.get(tensor)
+    if owner is None or strides_as(wiring.lowered.symbols, owner, shape) is not None:
+        return False
+    own, order = _input(wiring, "", tensor, wiring.lowered.symbols.shape(owner.meta["val"]), turns=True)
+    return order is not None and own.strides is not None
+
+
 def _order_of(tensor: TensorType, strides: Shape) -> tuple[int, ...] | None:
-    """The dimensions of a tensor from the outermost in memory, if it is dense, TMA moves it so, and its last one is
-    not the innermost; else None.
+    """The dimensions of a tensor from the outermost in memory, if each lies within the next outer one, TMA moves it
+    so, and its last one is not the innermost; else None.
     """
     shape = tensor.shape
-    order = tuple(sorted(range(len(shape)), key=lambda dim: (shape[dim] == 1, -strides[dim], dim)))
+    order = tuple(sorted(range(len(shape)), key=lambda dim: (shape[dim] == 1, -int(strides[dim]), dim)))
     moving = [dim for dim in order if shape[dim] > 1]
     if not moving or moving[-1] == max(moving):
         return None
     laid = TensorType(tuple(shape[dim] for dim in moving), tensor.dtype)
-    lies = row_major_strides(laid.shape)
-    dense = tuple(strides[dim] for dim in moving) == lies
-    return order if dense and _can_be_copied(laid, lies) else None
+    lies = tuple(strides[dim] for dim in moving)
+    within = zip(lies, lies[1:], laid.shape[1:], strict=False)
+    nested = not changes(*strides) and all(outer >= inner * extent for outer, inner, extent in within)
+    whole = nested or lies == row_major_strides(laid.shape)
+    return order if whole and _can_be_copied(laid, lies) else None
 
 
 def _can_be_copied(tensor: TensorType, strides: Shape) -> bool:

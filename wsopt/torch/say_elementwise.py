@@ -121,13 +121,13 @@ def _clamp(w: Writer, x: Value, least: Any = None, most: Any = None) -> Value:
     return x
 
 
-@entry(aten.clamp_min.default)
-def _clamp_min(w: Writer, x: Value, least: float) -> Value:
+@entry(aten.clamp_min.default, aten.clamp_min.Tensor)
+def _clamp_min(w: Writer, x: Value, least: Value | float) -> Value:
     return _clamp(w, x, least)
 
 
-@entry(aten.clamp_max.default)
-def _clamp_max(w: Writer, x: Value, most: float) -> Value:
+@entry(aten.clamp_max.default, aten.clamp_max.Tensor)
+def _clamp_max(w: Writer, x: Value, most: Value | float) -> Value:
     return _clamp(w, x, None, most)
 
 

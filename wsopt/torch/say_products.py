@@ -144,6 +144,14 @@ def _addmm(w: Writer, x: Value, a: Value, b: Value, *, beta: float = 1, alpha: f
     return w.elementwise("add", product, x if beta == 1 else as_numbers("mul", w, x, float(beta)))
 
 
+@entry(aten.addbmm.default)
+def _addbmm(w: Writer, x: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    """The sum of the products of all batches: one product that contracts batches as well."""
+    batches, rows, inner = a.shape
+    left = w.view(w.permute(a, (1, 0, 2)), (rows, batches * inner))
+    return _addmm(w, x, left, w.view(b, (batches * inner, b.shape[2])), beta=beta, alpha=alpha)
+
+
 @entry(*found(aten, "_scaled_mm"))
 def _scaled_mm(
     w: Writer, a: Value, b: Value, scale_a: Value, scale_b: Value, bias: Value | None = None,

@@ -1,0 +1,90 @@
+"""Transposed results of products are computed in their order, and mean what they meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from wsopt.errors import LoweringError
+from wsopt.frontend.kinds import input_path
+from wsopt.frontend.region import find_region
+from wsopt.frontend.turned_products import with_turned_products
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import evaluate, random_inputs
+from wsopt.graph.types import Graph
+
+Build = Callable[[GraphBuilder, Symbol], Symbol]
+SWAP = (0, 2, 1)
+
+
+def graph_of(build: Build, *, transpose_b: bool = False) -> Graph:
+    """What is made of the product of weights and of columns, in batches."""
+    g = GraphBuilder("turned")
+    w = g.input("w", (32, 64), "bf16")
+    x = g.input("x", (4, 48, 64) if transpose_b else (4, 64, 48), "bf16")
+    g.output(build(g, g.matmul(w, x, transpose_b=transpose_b)))
+    return g.build()
+
+
+def with_bias(g: GraphBuilder, y: Symbol) -> Symbol:
+    return g.transpose(g.relu(y + g.input("b", (32, 1), "f32")), perm=SWAP)
+
+
+def with_residual(g: GraphBuilder, y: Symbol) -> Symbol:
+    return g.transpose(y * 2.0 + g.input("r", (4, 32, 48), "f32"), perm=SWAP)
+
+
+def with_positions(g: GraphBuilder, y: Symbol) -> Symbol:
+    """What is computed in the order of the transpose reads it."""
+    return g.exp(g.transpose(y, perm=SWAP)) + g.input("c", (32,), "f32")
+
+
+def there_and_back(g: GraphBuilder, y: Symbol) -> Symbol:
+    return g.relu(g.transpose(g.relu(g.transpose(y, perm=SWAP)), perm=SWAP))
+
+
+TURNED: dict[str, Build] = {
+    "alone": lambda g, y: g.transpose(y, perm=SWAP),
+    "with a bias": with_bias,
+    "with a residual": with_residual,
+    "read by others": with_positions,
+    "there and back": there_and_back,
+}
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("form", TURNED)
+def test_a_transposed_result_is_computed_in_its_order(form: str, transpose_b: bool) -> None:
+    graph = graph_of(TURNED[form], transpose_b=transpose_b)
+    turned = with_turned_products(graph)
+    moved = [node.name for node in turned.nodes if node.op == "transpose"]
+    assert all(input_path(turned, name) is not None for name in moved)
+    assert turned.type_of(turned.outputs[0]) == graph.type_of(graph.outputs[0])
+    inputs = random_inputs(graph, 0)
+    (found,), (wanted,) = (evaluate(one, inputs).values() for one in (turned, graph))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert find_region(graph).contractions
+
+
+def both_ways(g: GraphBuilder, y: Symbol) -> Symbol:
+    g.output(g.relu(y))
+    return g.transpose(y, perm=SWAP)
+
+
+STAY: dict[str, Build] = {
+    "both ways": both_ways,
+    "batches among rows": lambda g, y: g.transpose(y, perm=(1, 0, 2)),
+    "another shape between": lambda g, y: g.transpose(g.reshape(y, shape=(128, 48)), perm=(1, 0)),
+    "no transpose": lambda g, y: g.relu(y),
+}
+
+
+@pytest.mark.parametrize("form", STAY)
+def test_others_stay(form: str) -> None:
+    graph = graph_of(STAY[form])
+    assert with_turned_products(graph) is graph
+    if form != "no transpose":
+        with pytest.raises(LoweringError):
+            find_region(graph)
