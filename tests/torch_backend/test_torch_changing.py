@@ -30,7 +30,7 @@ from wsopt.torch.execute import referred  # noqa: E402
 from wsopt.torch.joining import joined, joined_order, runs  # noqa: E402
 from wsopt.torch.laying import empty  # noqa: E402
 from wsopt.torch.outcomes import Wanted, known  # noqa: E402
-from wsopt.torch.pieces import Piece  # noqa: E402
+from wsopt.torch.piece import Piece  # noqa: E402
 from wsopt.torch.report import report_of  # noqa: E402
 from wsopt.torch.rounds import Settled  # noqa: E402
 from wsopt.torch.sizes import Size  # noqa: E402

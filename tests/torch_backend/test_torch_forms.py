@@ -18,7 +18,8 @@ from wsopt.torch import compiler, cutting  # noqa: E402
 from wsopt.torch.cutting import Way, cut  # noqa: E402
 from wsopt.torch.forms import Form, Forms  # noqa: E402
 from wsopt.torch.later import copied  # noqa: E402
-from wsopt.torch.pieces import Piece, piece_of  # noqa: E402
+from wsopt.torch.piece import Piece  # noqa: E402
+from wsopt.torch.pieces import piece_of  # noqa: E402
 from wsopt.torch.values import Untaken  # noqa: E402
 
 B = torch.bfloat16

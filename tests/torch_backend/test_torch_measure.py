@@ -25,7 +25,7 @@ from wsopt.torch.execute import by_reference  # noqa: E402
 from wsopt.torch.measure import compared, in_a_thread, usual  # noqa: E402
 from wsopt.torch.options import Options  # noqa: E402
 from wsopt.torch.outcomes import Refusal, Wanted  # noqa: E402
-from wsopt.torch.pieces import Piece  # noqa: E402
+from wsopt.torch.piece import Piece  # noqa: E402
 from wsopt.torch.report import in_words  # noqa: E402
 
 BUILT = Build({}, {"predicted_us": 5.0}, 0.0)

@@ -13,7 +13,7 @@ from torch_pieces import OPTIONS, fresh, with_pieces  # noqa: E402
 
 from wsopt.torch import explain  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
-from wsopt.torch.pieces import Piece  # noqa: E402
+from wsopt.torch.piece import Piece  # noqa: E402
 from wsopt.torch.strided import put_together, take_apart  # noqa: E402
 
 B = torch.bfloat16

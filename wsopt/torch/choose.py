@@ -20,7 +20,7 @@ from wsopt.solve.search import Search
 from wsopt.torch.builds import build_all
 from wsopt.torch.options import Options
 from wsopt.torch.outcomes import Outcome, Refusal, Wanted, keep_by_bounds, known, known_by_bounds
-from wsopt.torch.pieces import Piece
+from wsopt.torch.piece import Piece
 from wsopt.torch.rates import copies_us, inductor_us
 
 _FEW = 600

@@ -23,7 +23,7 @@ from wsopt.torch.nested import graphs_of, nested_graphs
 from wsopt.torch.operators import operator
 from wsopt.torch.options import Options, read_options
 from wsopt.torch.outside import Limits, Within, has_changing
-from wsopt.torch.pieces import Piece
+from wsopt.torch.piece import Piece
 from wsopt.torch.rounds import Settled, settle
 from wsopt.torch.siblings import families, join, with_more
 from wsopt.torch.splice import splice

@@ -26,7 +26,8 @@ from wsopt.torch.forms import Forms
 from wsopt.torch.greedy import Answer, Greedy
 from wsopt.torch.lower import Lowered, lower
 from wsopt.torch.operations import TABLE
-from wsopt.torch.pieces import Piece, piece_of
+from wsopt.torch.piece import Piece
+from wsopt.torch.pieces import piece_of
 from wsopt.torch.singles import without_singles
 from wsopt.torch.traffic import fx_bytes, now
 from wsopt.torch.values import Shape, Untaken

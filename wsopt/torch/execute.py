@@ -18,7 +18,7 @@ from wsopt.torch.calls import Calls
 from wsopt.torch.changing import Changing, Point
 from wsopt.torch.laying import all_laid
 from wsopt.torch.packing import with_packing
-from wsopt.torch.pieces import Piece
+from wsopt.torch.piece import Piece
 
 
 def referred(piece: Piece) -> Launch:

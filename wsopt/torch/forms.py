@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from wsopt.graph.types import Node
-from wsopt.torch.pieces import is_made_here, memory_order, repeating
+from wsopt.torch.lying import is_made_here, memory_order, repeating
 from wsopt.torch.wiring import Wiring
 
 _INSIDE = -1

@@ -17,7 +17,7 @@ from wsopt.errors import RequirementError
 from wsopt.runtime.direct import Launch
 from wsopt.torch.execute import by_kernel
 from wsopt.torch.laying import empty, laid, layouts_of
-from wsopt.torch.pieces import Bound, Piece
+from wsopt.torch.piece import Bound, Piece
 
 LIMIT_S = 20.0
 """Seconds after which a sample counts as a hang."""

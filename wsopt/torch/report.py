@@ -15,7 +15,7 @@ from wsopt.torch.changing import Changing
 from wsopt.torch.choose import Judged
 from wsopt.torch.compiler import backend, watching
 from wsopt.torch.cutting import flops
-from wsopt.torch.pieces import Piece
+from wsopt.torch.piece import Piece
 from wsopt.torch.rounds import Settled
 
 MOST = 20

@@ -17,7 +17,7 @@ from wsopt.torch.choose import Judged, estimate, judge, unbuilt
 from wsopt.torch.cutting import Cut, Way, best_cut
 from wsopt.torch.lower import Lowered
 from wsopt.torch.options import Options
-from wsopt.torch.pieces import Piece
+from wsopt.torch.piece import Piece
 
 BUILDS = 2
 """Rounds of builds, at most."""

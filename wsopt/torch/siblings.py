@@ -17,7 +17,7 @@ from torch import fx
 
 from wsopt.frontend.kinds import VIEWS, is_matmul
 from wsopt.graph.ops import OPS
-from wsopt.torch.pieces import Piece
+from wsopt.torch.piece import Piece
 from wsopt.torch.splice import Maker, fake_mode
 from wsopt.torch.traffic import is_view
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from wsopt.frontend.kinds import is_matmul, reduces_rows
 from wsopt.graph.types import Input, Node, TensorType
-from wsopt.torch.pieces import Piece
+from wsopt.torch.piece import Piece
 
 _CHAINED = 2
 """Products of an attention, at least."""

@@ -14,7 +14,8 @@ from torch import fx
 from wsopt.graph.extents import Extent
 from wsopt.graph.types import row_major_strides
 from wsopt.torch.lower import Lowered
-from wsopt.torch.pieces import Bound, Piece, memory_order, strides_as
+from wsopt.torch.lying import memory_order, strides_as
+from wsopt.torch.piece import Bound, Piece
 from wsopt.torch.symbols import Symbols
 from wsopt.torch.values import Shape
 
