@@ -153,3 +153,13 @@ def test_the_runner_up() -> None:
     assert "It differs in its order alone." in same
     none = dataclasses.replace(CERTIFICATE, runners_up=())
     assert "runner-up" not in " ".join(words_section(verified(), none, 100))
+
+
+def test_two_blocks_an_sm_are_told() -> None:
+    made = moved()
+    two = dataclasses.replace(
+        made.program, structure=dataclasses.replace(made.program.structure, occupancy=2, persistent=True)
+    )
+    with_two = VerifiedSchedule(made.schedule, two, made.machine, SEAL)
+    assert "An SM has 2 blocks at a time, each with a ring and a loading warp of its own" in told(with_two)
+    assert "blocks at a time" not in told(made)

@@ -186,6 +186,11 @@ def _together(verified: VerifiedSchedule) -> Iterator[str]:
                 f"While one of them fills the tensor core, {many} in arithmetic {percent(shares[-1], 0)} of the "
                 f"time{some}."
             )
+    if s.loops_an_sm > 1:
+        yield (
+            f"An SM has {s.loops_an_sm} blocks at a time, each with a ring and a loading warp of its own: while one "
+            "waits, the other works."
+        )
     yield from split_sums(verified)
     epilogue = tile_epilogue(verified)
     idle = f"and idle in the epilogue ({epilogue:,} cycles a tile)"
