@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 
 import pytest
-from emit_builds import Body, Emitted, build, check_computes, check_shows, graph_of, structure
+from emit_builds import Body, Emitted, build, case, check_computes, check_shows, graph_of, structure
 from emit_checks import check_machine_code
 
 from wsopt.emit.sliced import at_extents_of
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.lowering.reduced import reduced
 from wsopt.program.types import Structure
 from wsopt.simulation import simulate
 
@@ -156,3 +157,21 @@ def test_compiles(name: str) -> None:
 )
 def test_a_wrong_place_shows(name: str, good: str, wrong: str) -> None:
     check_shows(made(name), good, wrong)
+
+
+def short_contraction(g: GraphBuilder) -> Symbol:
+    """A product over a few of the columns that its left operand has, fewer than a ring has slots."""
+    x, w = g.input("x", (2, 256), "bf16"), g.input("w", (64, 128), "bf16", constant=True)
+    part = g.slice(x, axis=1, start=64, stop=192)
+    return g.cast(g.matmul(part, w, transpose_b=True), "bf16", name="y")
+
+
+def test_a_slice_of_what_is_contracted_is_longer_in_a_simulation() -> None:
+    graph, s = graph_of(short_contraction), structure()
+    longer = reduced(graph, s, 16, longer=True)
+    (x, w) = longer.inputs
+    assert w.type.shape[1] > 15 * s.depth
+    assert x.type.shape[1] - w.type.shape[1] == 256 - 128
+    made = build(graph, s)
+    check_computes(made)
+    assert case(longer).fault(at_extents_of(made.source, graph, longer), 1) is None

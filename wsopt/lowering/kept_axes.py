@@ -31,16 +31,17 @@ def kept_axes(axes: Axes) -> set[Dim]:
     seen = {atom for end in ends for atom in axes.all_atoms(end)}
     alone = {axis for axis in axes.roles if axis not in seen and axes.extents[axis] > 1}
     known = cut.union(alone, *(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))
-    return (known - _moved_axes(axes)) | inside
+    return (known - moved_axes(axes)) | inside
 
 
-def _moved_axes(axes: Axes) -> frozenset[Dim]:
-    """The rows and the streamed axis of a loop with values, if slices of whole dimensions of inputs have them.
+def moved_axes(axes: Axes) -> frozenset[Dim]:
+    """The rows and the streamed axis of a loop of products, with values or without, if slices of whole dimensions of
+    inputs have them.
 
     All that reads such a dimension has a slice of it along the same axis. An output along the axis has its extent
     from a tensor of which no slice is taken.
     """
-    if axes.kind is not Kind.CHAIN or not axes.slices:
+    if axes.kind not in (Kind.CHAIN, Kind.PRODUCTS) or not axes.slices:
         return frozenset()
     taken = {axes.same[whole]: (axes.leaves(axis), start) for whole, (axis, start) in axes.slices.items()}
     read: dict[tuple[str, int], set[tuple[Dim, ...]]] = {}
@@ -64,7 +65,7 @@ def _moved_axes(axes: Axes) -> frozenset[Dim]:
 
 def dimensions_moved(axes: Axes, extents: Mapping[Dim, int]) -> dict[Dim, int]:
     """The new extents of inputs' dimensions of which slices are taken along axes with new extents."""
-    able, found = _moved_axes(axes), dict[Dim, int]()
+    able, found = moved_axes(axes), dict[Dim, int]()
     for whole, (axis, _) in axes.slices.items():
         own, dim = axes.leaves(axis)[0], axes.same[whole]
         if own in able:

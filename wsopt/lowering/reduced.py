@@ -19,7 +19,7 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.roles import graph_axes
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
-from wsopt.lowering.kept_axes import kept_axes
+from wsopt.lowering.kept_axes import kept_axes, moved_axes
 from wsopt.lowering.lower import bounds_of, version_of
 from wsopt.lowering.reduced_graph import ALIGNMENT, alike, at_extents, shared_axes
 from wsopt.program.types import Structure, column_role, row_role
@@ -146,7 +146,8 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
         )
     few = () if axes.kind is Kind.PRODUCTS else axes.batches[1:]
     inner = _inner_roles(axes)
-    known = {axis: axes.extents[axis] for axis, role in axes.roles.items() if role in inner}
+    moved = moved_axes(axes)
+    known = {axis: axes.extents[axis] for axis, role in axes.roles.items() if role in inner and axis not in moved}
     if Role.ROW in inner:
         # A group of batch elements that share an operand may be rows: it is such a part too.
         dims = (dim for use in axes.paths for dim in axes.raw_view(use).dims)
