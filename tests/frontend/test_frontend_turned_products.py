@@ -19,12 +19,12 @@ Build = Callable[[GraphBuilder, Symbol], Symbol]
 SWAP = (0, 2, 1)
 
 
-def graph_of(build: Build, *, transpose_b: bool = False) -> Graph:
+def graph_of(build: Build, *, transpose_a: bool = False, transpose_b: bool = False) -> Graph:
     """What is made of the product of weights and of columns, in batches."""
     g = GraphBuilder("turned")
-    w = g.input("w", (32, 64), "bf16")
+    w = g.input("w", (64, 32) if transpose_a else (32, 64), "bf16")
     x = g.input("x", (4, 48, 64) if transpose_b else (4, 64, 48), "bf16")
-    g.output(build(g, g.matmul(w, x, transpose_b=transpose_b)))
+    g.output(build(g, g.matmul(w, x, transpose_a=transpose_a, transpose_b=transpose_b)))
     return g.build()
 
 
@@ -55,9 +55,12 @@ TURNED: dict[str, Build] = {
 
 
 @pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("form", TURNED)
-def test_a_transposed_result_is_computed_in_its_order(form: str, transpose_b: bool) -> None:
-    graph = graph_of(TURNED[form], transpose_b=transpose_b)
+def test_a_transposed_result_is_computed_in_its_order(
+    form: str, transpose_a: bool, transpose_b: bool
+) -> None:
+    graph = graph_of(TURNED[form], transpose_a=transpose_a, transpose_b=transpose_b)
     turned = with_turned_products(graph)
     moved = [node.name for node in turned.nodes if node.op == "transpose"]
     assert all(input_path(turned, name) is not None for name in moved)

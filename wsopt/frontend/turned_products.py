@@ -116,7 +116,8 @@ class _Writer:
         if not node.attr("transpose_b", bool):
             *outer, inner, across = range(self._type(right).rank)
             right = self._node(right, "transpose", (right,), {"perm": (*outer, across, inner)})
-        return self._node(node.name, node.op, (right, left), dict(node.attrs) | {"transpose_b": True})
+        turns = {"transpose_a": False, "transpose_b": not node.attr("transpose_a", bool)}
+        return self._node(node.name, node.op, (right, left), dict(node.attrs) | turns)
 
     def _node(self, wish: str, op: str, inputs: tuple[Operand, ...], given: dict[str, AttrValue]) -> str:
         name = free_name(f"{wish}_turned", self.taken)

@@ -14,7 +14,7 @@ from wsopt.tensors.views import Role
 
 _BLOCKS = 2
 """Blocks of an SM, where it has several. With three and four of them rings are shallow: a product of 16 rows by
-8192 x 8192 of 8 bits takes 20.5 and 21.6 us, with two 19.7, with one 20.6 (`docs/calibration/h200_ahead.json`).
+8192 x 8192 of 8 bits takes 20.7 and 21.7 us, with two 20.2, with one 20.9 (`docs/calibration/h200_ahead.json`).
 """
 
 

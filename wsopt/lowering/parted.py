@@ -15,11 +15,11 @@ from wsopt.targets import LoopKind, Sums, target_of
 from wsopt.tensors.views import FULL, Role
 
 _SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""Ways to split sums, beside that which gives every SM one part where there are parts enough for one each."""
+"""Ways to split sums, beside that which gives every block one part where there are parts enough for one each."""
 _FEW_WAVES, _LONG_LOOP, _PART_ITERATIONS, _SPLIT_GAINS = 2, 16, 2, 0.9
 """Sums are split where tiles are fewer than so many waves, and have so many iterations at least: a shorter loop takes
-no longer than the trips of its parts. A part has so many iterations at least, and leaves the busiest SM this share at
-most of what fewer parts would.
+no longer than the trips of its parts. A part has so many iterations at least, and leaves the busiest block this share
+at most of what fewer parts would.
 """
 _SHARED_WAVES = 8
 """Shares are for tiles of fewer waves. Of more the last one leaves little idle, and where each block counts the

@@ -14,7 +14,7 @@ from wsopt.schedule.types import Prediction
 _HEAD_START_US = 2.0
 """Microseconds from the start of a block, where the kernel before leaves it room, to the end of its wait for it: the
 median in a graph of kernels on an H200. There a product of 16 rows by weights of four bits took 16.1 us with the
-constants of all nine slots copied before, and 14.4 with those of three or four; one of 8 bits, which device memory
+constants of all nine slots copied before, and 14.4 with those of four; one of 8 bits, which device memory
 bounds, 20.9 with all five and 21.3 with three (`docs/calibration/h200_ahead.json`).
 """
 

@@ -24,7 +24,7 @@ from wsopt.schedule.budget import issuers, takes_time
 _LOOPS_KNEE = 6.0
 """Exponent of the norm where the loops are of several blocks, which wait for no slot of another's, as of resident
 blocks (`effective_ii.py`): with it products of 16 rows by weights of 4 and 8 bits, of two blocks an SM, are predicted
-10 % too slow and 4 % too fast (`docs/calibration/h200_ahead.json`).
+11 % too slow and 5 % too fast (measured: `docs/calibration/h200_ahead.json`).
 """
 
 

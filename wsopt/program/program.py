@@ -49,7 +49,7 @@ class Iteration(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of the busiest SM where tiles differ: its number of tiles, and their K-iterations in all."""
+    """Work of the busiest block where tiles differ: its number of tiles, and their K-iterations in all."""
 
     tiles: int
     k_iterations: float
@@ -64,7 +64,7 @@ class TileProgram:
     many cycles one unit of the model's time is. `demand` and `last_demand` are what a K-block asks for
     in the steady state and in the tail wave, where rings of products have an effective II of their own; else None.
     `live` are the loop's tiles in registers beside the accumulators; `stationary` the tiles in shared memory that a
-    block holds through its loop, `stationary_bytes` one set of them; `work` is the busiest SM's where tiles may
+    block holds through its loop, `stationary_bytes` one set of them; `work` is the busiest block's where tiles may
     differ in length, else None; `shares` are there where blocks take equal ones. `lane_sums` are sums that stay apart
     in the threads until the loop is over; so do all reductions of rows that no SM holds, or none. Outside
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsopt.program.conditions import said
-from wsopt.program.program import Iteration, Unit
+from wsopt.program.program import Iteration
 from wsopt.report.facts import (
     Part,
     ii_limits,
+    places,
     register_facts,
     structure_fields,
+    tensor_cycles,
     tile_epilogue,
     tiles_in_words,
     time_parts,
-    unit_load,
 )
 from wsopt.report.layout import clean, counted, difference, joined, microseconds, percent, table, wrapped
 from wsopt.report.outcome import binds, hidden
@@ -60,7 +61,7 @@ class Side:
     @property
     def products(self) -> float:
         """Cycles for which the products of the busiest SM hold its tensor core."""
-        return self.iterations * unit_load(self.verified, Unit.TENSOR)
+        return tensor_cycles(self.verified, self.iterations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +259,7 @@ def _waves(ours: Side, theirs: Side) -> Iterator[str]:
 
 def _filled(side: Side) -> str:
     tiles, waves = side.verified.program.tiles, side.verified.schedule.prediction.waves
-    used = tiles / (waves * side.verified.machine.sm_count)
+    used = tiles / places(side.verified)
     told = tiles_in_words(side.verified.program)
     if side.verified.program.structure.shares:
         return told

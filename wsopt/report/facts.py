@@ -12,7 +12,7 @@ from enum import Enum
 from wsopt.perf.contention import held_cycles, iteration_lives, ring_bound
 from wsopt.perf.epilogue import epilogue_cycles
 from wsopt.program.ids import OpId
-from wsopt.program.program import RingPlan, TileOp, TileProgram
+from wsopt.program.program import RingPlan, TileOp, TileProgram, Unit
 from wsopt.program.types import Structure
 from wsopt.program.units import UNITS
 from wsopt.report.layout import counted
@@ -195,8 +195,21 @@ def tiles_in_words(program: TileProgram) -> str:
     return f"{counted(program.tiles, 'part')} of {counted(program.grid.tiles, 'tile')}"
 
 
+def places(verified: VerifiedSchedule) -> int:
+    """Tiles, or parts of tiles, that all waves have room for."""
+    each = verified.program.structure.places(verified.machine.sm_count)
+    return verified.schedule.prediction.waves * each
+
+
+def tensor_cycles(verified: VerifiedSchedule, iterations: float) -> float:
+    """Cycles for which products hold the tensor core of the busiest SM, whose blocks have so many iterations each."""
+    program = verified.program
+    loops = min(program.structure.loops_an_sm, -(-program.tiles // verified.machine.sm_count))
+    return loops * iterations * unit_load(verified, Unit.TENSOR)
+
+
 def unit_load(verified: VerifiedSchedule, unit: str) -> int:
-    """Cycles of one II for which a unit is held."""
+    """Cycles of one II for which a block holds a unit."""
     return held_cycles(verified.program)[unit]
 
 

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 from wsopt.perf.paths import memory_us
 from wsopt.program.limits import MOST_SLOTS
-from wsopt.program.program import Iteration, Unit
+from wsopt.program.program import Iteration
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.facts import (
     Part,
     ii_limits,
     kernel_limits,
+    places,
     register_facts,
+    tensor_cycles,
     tile_epilogue,
     tiles_in_words,
     time_parts,
-    unit_load,
 )
 from wsopt.report.layout import counted, difference, joined, microseconds, percent, shares, table, wrapped
 from wsopt.report.walls import wall_sentences
@@ -107,7 +108,7 @@ def _tensor_share(verified: VerifiedSchedule) -> str:
         return f"Device memory: {reached:,.0f} GB/s read and written."
     shares = verified.program.shares
     iterations = p.waves * verified.program.k_iterations if shares is None else shares.k_iterations
-    held = iterations * unit_load(verified, Unit.TENSOR)
+    held = tensor_cycles(verified, iterations)
     return f"Tensor core: held for {held:,} of {p.cycles:,.0f} cycles, {percent(held / p.cycles)}."
 
 
@@ -125,18 +126,19 @@ def hidden(verified: VerifiedSchedule) -> str:
         return "under the loop of another consumer"
     if verified.schedule.buffers.sums > 1:
         return "under the products of the next one"
+    if verified.program.structure.loops_an_sm > 1:
+        return "while the SM's other blocks may be in their loops"
     return "all consumers at once, the tensor core idle"
 
 
 def _quantization(verified: VerifiedSchedule) -> str:
     tiles, sms = verified.program.tiles, verified.machine.sm_count
-    waves = verified.schedule.prediction.waves
-    places = waves * sms
+    waves, room = verified.schedule.prediction.waves, places(verified)
     if verified.program.structure.shares:
         return f"Waves: none; {tiles_in_words(verified.program)}."
     return (
         f"Waves: {tiles_in_words(verified.program)} in {counted(waves, 'wave')} of {sms} SMs, "
-        f"{places:,} places, {percent(tiles / places)} used."
+        f"{room:,} places, {percent(tiles / room)} used."
     )
 
 

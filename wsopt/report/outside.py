@@ -84,7 +84,8 @@ def _idle(outside: Outside, verified: VerifiedSchedule) -> str:
     sms, waves = verified.machine.sm_count, verified.schedule.prediction.waves
     which = "the only wave" if waves == 1 else f"the last of {waves:,} waves"
     last = f"{outside.idle_sms} of {sms} SMs have no tile in {which}; " if outside.idle_sms else ""
-    return f"Idle: {last}{percent(outside.idle)} of the SMs' time is without a tile while others have one."
+    whose = "their blocks'" if verified.program.structure.blocks_an_sm > 1 else "the SMs'"
+    return f"Idle: {last}{percent(outside.idle)} of {whose} time is without a tile while others have one."
 
 
 def _padding(outside: Outside) -> str:

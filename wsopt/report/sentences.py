@@ -193,10 +193,11 @@ def _together(verified: VerifiedSchedule) -> Iterator[str]:
         )
     yield from split_sums(verified)
     epilogue = tile_epilogue(verified)
-    idle = f"and idle in the epilogue ({epilogue:,} cycles a tile)"
+    each = f" by each of the SM's {s.loops_an_sm} blocks" if s.loops_an_sm > 1 else ""
+    idle = f"and {'not by a block in its' if each else 'idle in the'} epilogue ({epilogue:,} cycles a tile)"
     under = f"and the epilogue ({epilogue:,} cycles a tile) runs under the products of the next tile"
     yield (
-        f"The tensor core is held for {unit_load(verified, Unit.TENSOR):,} of {verified.schedule.ii:,} cycles, "
+        f"The tensor core is held for {unit_load(verified, Unit.TENSOR):,} of {verified.schedule.ii:,} cycles{each}, "
         f"{under if verified.schedule.buffers.sums > 1 else idle}."
     )
 

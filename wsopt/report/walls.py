@@ -16,6 +16,7 @@ from wsopt.perf.contention import held_cycles, issue_cycles
 from wsopt.perf.paths import memory_us
 from wsopt.program.facts import Read
 from wsopt.program.program import Iteration, Unit
+from wsopt.report.facts import places
 from wsopt.report.layout import counted, joined, percent
 from wsopt.schedule.verified import VerifiedSchedule
 
@@ -79,22 +80,17 @@ def _used(verified: VerifiedSchedule) -> float:
     program = verified.program
     if program.structure.shares:
         return 1.0
-    return program.tiles / _places(verified)
-
-
-def _places(verified: VerifiedSchedule) -> int:
-    """Tiles that all waves have room for."""
-    places = verified.program.structure.places(verified.machine.sm_count)
-    return verified.schedule.prediction.waves * places
+    return program.tiles / places(verified)
 
 
 def _computes_us(verified: VerifiedSchedule) -> float:
     """Microseconds of the busiest unit that computes, or of the busiest thread, in the loop, if all SMs had as much;
-    and of epilogues under which nothing else goes on.
+    and of epilogues under which nothing else goes on. Blocks of an SM share its units, and have threads of their own.
     """
     program, machine = verified.program, verified.machine
     held = [cycles for unit, cycles in held_cycles(program).items() if unit not in _PATHS]
-    each = max(*held, *issue_cycles(program).values())
+    threads = (cycles / program.structure.loops_an_sm for cycles in issue_cycles(program).values())
+    each = max(*held, *threads)
     loops = program.tiles * program.passes / machine.sm_count * each
     return machine.seconds(loops + verified.schedule.prediction.epilogue * _used(verified)) * 1e6
 
@@ -155,9 +151,8 @@ def _evidence(verified: VerifiedSchedule, found: Walls) -> str:
                 "ones: larger tiles, or an order of tiles whose neighbours share more, move it."
             )
         case Wall.BLOCKS:
-            places = _places(verified)
             return (
-                f"{counted(program.tiles, 'tile')} on {places:,} places of {machine.sm_count} SMs, "
+                f"{counted(program.tiles, 'tile')} on {places(verified):,} places of {machine.sm_count} SMs, "
                 f"{percent(_used(verified), 0)} used: smaller tiles, a split of the contracted axis, or more rows "
                 "a call move it."
             )

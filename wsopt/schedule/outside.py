@@ -34,8 +34,8 @@ class Outside:
     that are `absent`.
 
     Of the schedule that was taken: `idle_sms` are those without a tile in the last wave (0 where masks make tiles
-    unequal, which do not come in waves), `idle` the share of the SMs'
-    time without a tile while others have one, `padding` the share of the products' work beyond the tensors' ends.
+    unequal, which do not come in waves), `idle` the share of the time of the SMs' blocks without a tile while others
+    have one, `padding` the share of the products' work beyond the tensors' ends.
     """
 
     limits: tuple[tuple[str, int], ...]

@@ -29,9 +29,7 @@ def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, in
         limits=tuple((one.limit.value, limits[one.limit]) for one in RECORDS if limits.get(one.limit)),
         absent=tuple(_absent(program, machine)),
         # Tiles of unequal length do not come in waves.
-        idle_sms=0
-        if narrowing(program.bounds) or program.structure.shares
-        else -program.tiles % program.structure.places(machine.sm_count) // program.structure.blocks_an_sm,
+        idle_sms=0 if narrowing(program.bounds) or program.structure.shares else _idle_sms(program, machine),
         idle=_idle(program, machine),
         padded=padded,
         padding=padding,
@@ -73,8 +71,15 @@ def _rounds(item: Item) -> bool:
     return isinstance(item, Statement) and item.primitive.startswith("round_")
 
 
+def _idle_sms(program: TileProgram, machine: Machine) -> int:
+    """SMs that have no tile in the last wave: each has a first block before any has a second."""
+    places = program.structure.places(machine.sm_count)
+    last = program.tiles % places or places
+    return max(0, machine.sm_count - last)
+
+
 def _idle(program: TileProgram, machine: Machine) -> float:
-    """Share of the SMs' time in which they have no tile, counted in iterations, while the busiest has."""
+    """Share of the time of the SMs' blocks in which they have no tile and the busiest has, counted in iterations."""
     if program.shares is not None:  # a share has an iteration more than another at most
         return 0.0
     places = program.structure.places(machine.sm_count)

@@ -64,6 +64,7 @@ def variants(verified: VerifiedSchedule) -> tuple[Variant, ...]:
     """
     machine = verified.machine
     slot = sum(plan.slot_bytes + 2 * BARRIER_BYTES for plan in verified.program.rings)
+    slot *= verified.program.structure.blocks_an_sm  # several blocks share what an SM has more
     shared = machine.shared_memory_per_block_bytes
     mufu = {kind for kind, unit in machine.scalar_unit.items() if unit is Unit.MUFU}
     exp2 = [("exp2 and its pipe +10 %", "exp2", mufu, ("scalar",))] if "exp2" in mufu else []
