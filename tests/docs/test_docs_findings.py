@@ -686,15 +686,23 @@ def test_what_is_chosen_since_beside_what_was_before() -> None:
     data = measured("calibration/h200_two_blocks")
     row, few, four = (
         data["kernels"][name]
-        for name in ("1 row, 4096 x 4096, bf16", "16 rows, 576 x 7168, bf16", "16 rows, 8192 x 8192, 4 bits")
+        for name in ("1 row, 4096 x 4096, bf16", "16 rows, 1024 x 2048, bf16", "16 rows, 8192 x 8192, 4 bits")
     )
     us = [(f"{one['chosen']['us']:.2f}", f"{one['before']['us']:.2f}") for one in (row, few, four)]
     cublas = [f"{one['cuBLAS']['us']:.2f}" for one in (row, few)]
     assert f"one row by 4,096 x 4,096 bf16 {us[0][0]} us ({us[0][1]}, cuBLAS {cublas[0]})" in PAGE
-    assert f"16 rows by 576 x 7,168 {us[1][0]} ({us[1][1]}, cuBLAS {cublas[1]})" in PAGE
+    assert f"16 rows by 1,024 x 2,048 {us[1][0]} ({us[1][1]}, cuBLAS {cublas[1]})" in PAGE
     assert f"16 rows by 8,192 x 8,192 of four bits {us[2][0]} ({us[2][1]})" in PAGE
     best = [
         max(one[f"two blocks of {kind}"]["ratio"] for kind in ("one consumer", "two consumers"))
         for one in data["many_rows"].values()
     ]
     assert f"six of 128 to 4,096 rows reach {min(best):.2f} to {max(best):.3f} of what is chosen" in PAGE
+    some = measured("calibration/h200_few_columns")["kernels"]["16 rows, 2112 x 2048, bf16"]
+    two, one, whole = (
+        f"{some[name]['us']:.2f}" for name in ("two blocks, some of the rows", "one block", "chosen")
+    )
+    assert (
+        f"16 rows by 2,112 x 2,048 took {two} us, with one block {one}, and with all rows in two {whole}"
+        in PAGE
+    )

@@ -28,6 +28,12 @@ def test_graphs_of_few_rows_have_them(h200: Machine) -> None:
     assert not several(plain(65, 8192, 4096), h200)
 
 
+def test_one_tile_has_all_rows(h200: Machine) -> None:
+    found = several(plain(16, 8192, 4096), h200)
+    assert {s.swap for s in found} == {False, True}
+    assert min(s.columns for s in found if s.swap) == 16
+
+
 def test_a_block_has_its_share_of_the_sm(h200: Machine) -> None:
     assert memory.shared_capacity(ONE, h200) == h200.shared_memory_per_block_bytes
     assert 2 * (memory.shared_capacity(TWO, h200) + h200.shared_memory_reserved_bytes) <= (

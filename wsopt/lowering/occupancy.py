@@ -35,13 +35,23 @@ def several_blocks(region: Region, s: Structure, machine: Machine) -> Iterator[S
 
     Each of them has a ring and K-blocks of its own, so that neither waits for slots that the other has to hand back.
     They are persistent, of one consumer of one warpgroup: two warpgroups of one consumer meet at barriers, which two
-    blocks need not. Those with transform warpgroups are left out, whose stores and products meet in shared memory:
-    three blocks took 20.1 us where the model had 13.8.
+    blocks need not. Those with transform warpgroups are left out, whose stores and products meet in shared memory
+    in a way that the model does not know.
     """
     one_consumer = (s.consumers, s.sharing, s.transforms) == (1, Sharing.COOPERATIVE, 0)
     alone = s.persistent and one_consumer and s.consumer_warps == machine.warps_per_warpgroup
-    if alone and may_have_several(region, machine):
+    if alone and may_have_several(region, machine) and _has_all(region, s):
         yield replace(s, occupancy=_BLOCKS)
+
+
+def _has_all(region: Region, s: Structure) -> bool:
+    """Whether one tile has all rows of the graph, or all columns, so that no other block copies what it streams. Two
+    blocks whose tiles have some of the rows took 5 to 8 % longer than one with all of them in three products of five
+    (`docs/calibration/h200_few_columns.json`).
+    """
+    sides = (s.columns, s.tile_rows) if s.swap else (s.tile_rows, s.columns)
+    roles = (Role.ROW,) if region.chained else (Role.ROW, Role.COLUMN)
+    return any(side >= region.extent(role) for side, role in zip(sides, roles, strict=False))
 
 
 def with_parts(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:

@@ -147,7 +147,9 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
     few = () if axes.kind is Kind.PRODUCTS else axes.batches[1:]
     inner = _inner_roles(axes)
     moved = moved_axes(axes)
-    known = {axis: axes.extents[axis] for axis, role in axes.roles.items() if role in inner and axis not in moved}
+    known = {
+        axis: axes.extents[axis] for axis, role in axes.roles.items() if role in inner and axis not in moved
+    }
     if Role.ROW in inner:
         # A group of batch elements that share an operand may be rows: it is such a part too.
         dims = (dim for use in axes.paths for dim in axes.raw_view(use).dims)

@@ -65,7 +65,7 @@ def absent(one: Absent, verified: VerifiedSchedule) -> str:
                 f"No tiles taken at run time: who has which of up to {each:,} tiles a block is known before."
             )
         case Absent.BLOCKS:
-            return "One block an SM: of several each would copy operands that consumers of one block share."
+            return "One block an SM: several are for graphs of which one tile has all rows or all columns."
         case _:
             assert_never(one)
 
