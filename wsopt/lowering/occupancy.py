@@ -8,7 +8,7 @@ from dataclasses import replace
 from wsopt.frontend.types import Region
 from wsopt.lowering.parted import may_share, split_counts
 from wsopt.machine.types import Machine
-from wsopt.program.types import Sharing, Structure
+from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.views import Role
 
@@ -25,8 +25,7 @@ def may_have_several(region: Region, machine: Machine) -> bool:
     With more of both, consumers of one block read an operand from the same slots, which several blocks copy each for
     themselves.
     """
-    roles = (Role.ROW,) if region.chained else (Role.ROW, Role.COLUMN)
-    few = min(map(region.extent, roles)) <= machine.mma_rows
+    few = min(map(region.extent, _sides(region))) <= machine.mma_rows
     return few and target_of(machine).sums is Sums.REGISTERS and not (region.beside or region.offsets)
 
 
@@ -49,9 +48,13 @@ def _has_all(region: Region, s: Structure) -> bool:
     blocks whose tiles have some of the rows took 5 to 8 % longer than one with all of them in three products of five
     (`docs/calibration/h200_few_columns.json`).
     """
-    sides = (s.columns, s.tile_rows) if s.swap else (s.tile_rows, s.columns)
-    roles = (Role.ROW,) if region.chained else (Role.ROW, Role.COLUMN)
-    return any(side >= region.extent(role) for side, role in zip(sides, roles, strict=False))
+    taken = dict(zip((row_role(s.swap), column_role(s.swap)), (s.tile_rows, s.columns), strict=True))
+    return any(taken[role] >= region.extent(role) for role in _sides(region))
+
+
+def _sides(region: Region) -> tuple[Role, ...]:
+    """The sides of a graph's tiles of which it may have little: of loops that compute values the rows alone."""
+    return (Role.ROW,) if region.chained else (Role.ROW, Role.COLUMN)
 
 
 def with_parts(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
