@@ -30,7 +30,7 @@ def test_a_graph_and_one_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (found["kind"], found["compiled_for"], found["most_s"]) == (
         "compile_times",
         "h200",
-        good["seconds"],
+        max(good["seconds"], bad["seconds"]),
     )
     assert (good["graph"], good["status"], good["gap"]) == ("rows", "optimal", 0)
     assert good["structures"]["solved"] >= 1
@@ -38,8 +38,9 @@ def test_a_graph_and_one_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixt
     assert good["core_seconds"] > 0.2
     assert (bad["graph"], bad["status"]) == ("bad", "failed")
     assert bad["message"]
-    # Times are to a tenth of a second, of which starting Python may be nearly all; work on cores tells them apart.
-    assert bad["seconds"] <= found["geometric_mean_s"] <= good["seconds"]
+    # Starting Python may be nearly all of a time, and longer beside other work; work on cores tells the two apart.
+    low, high = sorted((good["seconds"], bad["seconds"]))
+    assert low <= found["geometric_mean_s"] <= high
     assert bad["core_seconds"] < good["core_seconds"]
     told = capsys.readouterr()
     assert told.out == f"2 graphs: geometric mean {found['geometric_mean_s']} s, most {found['most_s']} s\n"
