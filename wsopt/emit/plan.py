@@ -209,14 +209,12 @@ class KernelPlan:
     @property
     def constants_ahead(self) -> int | None:
         """Slots whose constants are copied before the kernel before has ended; None if those of a whole ring are."""
-        verified, filling = (
-            self.verified,
-            [index for index in range(len(self.loaders)) if self.fills_ahead(index)],
-        )
-        if not filling:
+        program, machine, schedule = self.verified.program, self.verified.machine, self.verified.schedule
+        filled = (rings for index, rings in enumerate(self.loaders) if self.fills_ahead(index))
+        depth = min((schedule.depth(ring.plan.name) for rings in filled for ring in rings), default=0)
+        if not depth:
             return None
-        depth = min(verified.schedule.depth(r.plan.name) for index in filling for r in self.loaders[index])
-        slots = slots_ahead(verified.program, verified.machine, verified.schedule.prediction, depth)
+        slots = slots_ahead(program, machine, schedule.prediction, depth)
         return slots if slots < depth else None
 
     def fills_ahead(self, index: int) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from wsopt.frontend.types import Region
-from wsopt.lowering.parted import may_share, split_counts
 from wsopt.machine.types import Machine
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
@@ -55,11 +54,3 @@ def _has_all(region: Region, s: Structure) -> bool:
 def _sides(region: Region) -> tuple[Role, ...]:
     """The sides of a graph's tiles of which it may have little: of loops that compute values the rows alone."""
     return (Role.ROW,) if region.chained else (Role.ROW, Role.COLUMN)
-
-
-def with_parts(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
-    """The structure, and those of it in which several blocks have parts of its tiles."""
-    yield s
-    yield from (replace(s, splits=splits) for splits in split_counts(region, s, machine))
-    if may_share(region, s, machine):
-        yield replace(s, shares=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from dataclasses import replace
 
 from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.lower import grid_of
@@ -27,6 +28,14 @@ K-blocks of all tiles that takes longer.
 """
 
 
+def with_parts(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
+    """The structure, and those of it in which several blocks have parts of its tiles."""
+    yield s
+    yield from (replace(s, splits=splits) for splits in split_counts(region, s, machine))
+    if may_share(region, s, machine):
+        yield replace(s, shares=True)
+
+
 def split_counts(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
     """Parts that the sums of a tile may be split into, each for a block of its own: numbers that leave the busiest
     block less of a tile than any smaller one, and each part a few K-blocks.
@@ -36,10 +45,8 @@ def split_counts(region: Region, s: Structure, machine: Machine) -> Iterator[int
     tiles, places = grid_of(region, s).tiles, s.places(machine.sm_count)
     if tiles >= _FEW_WAVES * places:
         return
-    iterations, least = (
-        -(-region.extent(Role.STREAM) // (s.depth * s.copies)),
-        _busiest_share(tiles, places, 1),
-    )
+    iterations = -(-region.extent(Role.STREAM) // (s.depth * s.copies))
+    least = _busiest_share(tiles, places, 1)
     most = iterations // _PART_ITERATIONS if iterations >= _LONG_LOOP else 1
     for splits in sorted(n for n in {*_SPLITS, places // tiles} if 1 < n <= most):
         share = _busiest_share(tiles, places, splits)

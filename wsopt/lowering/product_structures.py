@@ -15,7 +15,8 @@ from wsopt.lowering.legal import (
     subtile_counts,
     warp_counts,
 )
-from wsopt.lowering.occupancy import several_blocks, with_parts
+from wsopt.lowering.occupancy import several_blocks
+from wsopt.lowering.parted import with_parts
 from wsopt.lowering.product_steps import releases_early
 from wsopt.lowering.promotion import is_promoted, may_be_cut
 from wsopt.machine.types import Machine

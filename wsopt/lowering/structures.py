@@ -14,7 +14,8 @@ from wsopt.errors import LoweringError
 from wsopt.frontend.types import Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.legal import MIN_SUBTILE_COLUMNS, has_aligned_slots, is_legal, subtile_counts, warp_counts
-from wsopt.lowering.occupancy import several_blocks, with_parts
+from wsopt.lowering.occupancy import several_blocks
+from wsopt.lowering.parted import with_parts
 from wsopt.lowering.phases import lazy_rows
 from wsopt.lowering.product_structures import product_structures
 from wsopt.lowering.refused import DEPTHS, problems
