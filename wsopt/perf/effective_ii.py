@@ -14,10 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
-from wsopt.perf.contention import busiest, contended_interval, held_cycles, issue_cycles, norm, slot_lifetime
+from wsopt.perf.contention import busiest, contended_interval, held_cycles, norm, slot_lifetime
 from wsopt.perf.copies import load_cycles
+from wsopt.perf.instructions import tile_instructions
+from wsopt.perf.side_by_side import dispatched, held_by_blocks
 from wsopt.program.demand import Demand
-from wsopt.program.facts import Arithmetic, Read, Store
 from wsopt.program.ids import OpKind
 from wsopt.program.known import of_program
 from wsopt.program.limits import MOST_SLOTS
@@ -142,15 +143,20 @@ long with them as with four, where eight whose warps had not changed took 1.004 
 (`docs/calibration/h200_long_rows.json`, `warps`).
 """
 
-_DIVISION_INSTRUCTIONS = 45
-"""Instructions of a division of whole numbers, with what is computed from it, as machine code has them."""
+
+_STORED_KNEE = 6.0
+"""Exponent of the norm of a tile's copies and the instructions of those that store it: bias and gelu, whose
+instructions take as long as its bytes, took 1.12 to 1.18 times as long as those with rings, where logarithms of sums
+of rows, which store nothing, took as long (`docs/calibration/h200_blocks_warps.json`,
+`docs/rows/h200_beyond_memory.json`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """Rows that stream, whatever their ring: the cycles of a tile in device memory, its share of the loss to reads
-    that meet writes, the cycles that a slot lives, and those that a tile takes the loading warp or the schedulers of
-    the SM at least.
+    that meet writes, the cycles that a slot lives, those in which the SM's schedulers issue its instructions, and
+    those of the loading warp, or of blocks side by side, at least.
     """
 
     program: TileProgram
@@ -158,6 +164,7 @@ class Stream:
     memory: int
     mixed: float
     life: int
+    issued: float
     least: float
 
     @classmethod
@@ -165,14 +172,16 @@ class Stream:
         """The stream of a program. A slot's copies are issued one after the other, and it is handed back when the
         last one was read. Blocks of one tile each have no ring.
         """
-        memory, least, life = held_cycles(program)[Unit.MEMORY], _issued(program, machine), 0
+        resident = program.structure.resident
+        memory, life = held_cycles(program)[Unit.MEMORY], 0
+        issued, least = 0.0 if resident else _issued(program, machine), 0.0
         for ring in program.rings:
             copies = [op.busy for op in program.loop if op.id in ring.loads]
             life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
             least = max(least, _asked(program, machine, ring)) if program.structure.dynamic else least
-        if program.structure.resident:
-            least = max(least, _held_by_blocks(program), _dispatched(program, machine))
-        return cls(program, machine, memory, _mixed(program, memory), life, least)
+        if resident:
+            least = max(least, held_by_blocks(program, machine), dispatched(program, machine))
+        return cls(program, machine, memory, _mixed(program, memory), life, issued, least)
 
     def effective_ii(self, slots: int) -> int:
         """Cycles a tile with a ring of so many slots, in whole grains of the model's time.
@@ -180,7 +189,8 @@ class Stream:
         With few bytes on the way a tile's copies wait for those before it to come back. With many, the copies of all
         SMs meet in device memory with what they store, and each byte takes longer; reads alone do not. Both are of
         blocks that drift apart: where they take their tiles at run time little of it is left, and a tile takes at
-        least as long as its number takes to come and its copies to start.
+        least as long as its number takes to come and its copies to start. A ring is filled ahead while consumers
+        compute, and what they store comes with them.
         """
         machine, dynamic = self.machine, self.program.structure.dynamic
         loss = machine.dynamic_stream_loss if dynamic else machine.stream_loss
@@ -189,7 +199,9 @@ class Stream:
         share = min(1.0, max(0.0, (bytes_on_the_way(self.program, slots) - few) / (many - few)))
         wide = self.program.structure.consumer_warps > machine.warps_per_warpgroup
         shared = self.memory * (1.0 + share * loss * self.mixed) * (1.0 + _WIDE_LOSS * wide)
-        effective = max(norm((shared, self.life / max(1, slots)), knee), self.least)
+        copied = norm((shared, self.life / max(1, slots)), knee)
+        computed = self.mixed * norm((copied, self.issued), _STORED_KNEE) + (1 - self.mixed) * copied
+        effective = max(computed, self.issued, self.least)
         return math.ceil(effective / self.program.grain) * self.program.grain
 
 
@@ -217,61 +229,13 @@ def _issued(program: TileProgram, machine: Machine) -> float:
     A consumer alone hardly fills them. Several do, whose warps share them, and pipes that none of them fills, as far
     as warps of few instructions at a time can.
     """
-    slots, s = machine.schedulers_per_sm * machine.threads_per_warp, program.structure
-    count = float(_TILE_INSTRUCTIONS * s.consumers * s.consumer_warps * machine.threads_per_warp)
-    for op in program.loop:
-        match op.counts:
-            case Arithmetic(mix=mix, elements=elements):
-                count += mix.instructions * elements
-            case Read(widened=widened, divisions=divisions, warps=warps, by_address=read, at_once=at_once):
-                count += widened + divisions * _DIVISION_INSTRUCTIONS * warps * machine.threads_per_warp
-                count += _ACCESS_INSTRUCTIONS * read / at_once
-            case Store(by_address=stored, at_once=at_once):
-                count += _ACCESS_INSTRUCTIONS * stored / at_once
-    return count / (slots * _ISSUED)
+    slots = machine.schedulers_per_sm * machine.threads_per_warp
+    return tile_instructions(program, machine) / (slots * _ISSUED)
 
-
-_ACCESS_INSTRUCTIONS = 3
-"""Instructions of an access by address: whether it lies inside of the tensor, what stands for it if not, itself."""
-
-_TILE_INSTRUCTIONS = 43
-"""Instructions of a warp for a tile besides those of its elements, as the machine code of a logsumexp and of a
-cross-entropy of 128,256 columns has them: waits, the slot's address and the next one's, the end of the row.
-"""
 
 _ISSUED = 0.8
 """Share of the schedulers' slots that warps fill together at most. A cross-entropy whose warps have 213 instructions
 for two rows' parts of 4,096 elements fills 0.73 of them, and is as slow as that.
-"""
-
-
-def _held_by_blocks(program: TileProgram) -> float:
-    """Cycles of a tile where an SM has several blocks of one tile each, which contend for its units: a block that
-    wants a unit while another one holds it waits.
-    """
-    units = norm(tuple(map(float, held_cycles(program).values())), _BLOCKS_KNEE)
-    few = 1 + _FEW_BLOCKS / program.structure.occupancy
-    return few * max(units, *issue_cycles(program).values())
-
-
-def _dispatched(program: TileProgram, machine: Machine) -> float:
-    """Cycles of a tile, or of a part of a row, at the rate at which the hardware starts blocks of one tile each."""
-    parts = program.grid.column_tiles * (1 + program.reads_twice) if program.long_rows else 1
-    return _DISPATCH_CYCLES * machine.sm_count / parts
-
-
-_BLOCKS_KNEE = 6.0
-"""Exponent of the norm by which units that blocks side by side hold add up, fitted (as `_DISPATCH_CYCLES`)."""
-
-_FEW_BLOCKS = 0.1
-"""Share by which a tile takes longer on an SM of one block, and of several a part of it: fewer of them read, compute
-and store at the same time. Norms with 12 blocks were as fast as their bytes, with 8 and 4 2 %, with 3 4 % slower.
-"""
-
-_DISPATCH_CYCLES = 2.12
-"""Cycles from one block to the next that the hardware deals out, over all SMs: kernels of five graphs whose blocks
-have a row of 1,024 elements or less took 287 to 290 cycles a block on each of 132 SMs, with their beginnings and ends
-(`docs/calibration/h200_resident.json`).
 """
 
 

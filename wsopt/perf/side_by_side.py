@@ -1,0 +1,64 @@
+"""Cycles of a tile of rows on an SM whose blocks have one tile each, side by side.
+
+A block waits for what it reads, computes, and stores; meanwhile others do the same. They meet in the units of the SM
+and in its schedulers, and the hardware begins one after the other.
+"""
+
+from __future__ import annotations
+
+from wsopt.machine.types import Machine
+from wsopt.perf.contention import held_cycles, issue_cycles, norm
+from wsopt.perf.instructions import tile_instructions
+from wsopt.program.program import TileProgram
+
+
+def held_by_blocks(program: TileProgram, machine: Machine) -> float:
+    """Cycles of a tile where an SM has several blocks of one tile each, which contend for its units and schedulers: a
+    block that wants a unit while another one holds it waits.
+    """
+    units = (*map(float, held_cycles(program).values()), _issued_by_blocks(program, machine))
+    few = 1 + _FEW_BLOCKS / program.structure.occupancy
+    return few * max(norm(units, _BLOCKS_KNEE), *issue_cycles(program).values())
+
+
+def dispatched(program: TileProgram, machine: Machine) -> float:
+    """Cycles of a tile, or of a part of a row, at the rate at which the hardware starts blocks of one tile each."""
+    parts = program.grid.column_tiles * (1 + program.reads_twice) if program.long_rows else 1
+    return _DISPATCH_CYCLES * machine.sm_count / parts
+
+
+def _issued_by_blocks(program: TileProgram, machine: Machine) -> float:
+    """Cycles in which the schedulers issue a tile's instructions. Where warps are few, a scheduler more often has no
+    ready one, as all of them read or wait for what they computed.
+    """
+    s = program.structure
+    warps = s.consumers * s.consumer_warps
+    count = tile_instructions(program, machine) + _BLOCK_INSTRUCTIONS * warps * machine.threads_per_warp
+    a_scheduler = warps * s.occupancy / machine.schedulers_per_sm
+    idle = 1 + _FEW_WARPS / a_scheduler**2
+    return idle * count / (machine.schedulers_per_sm * machine.threads_per_warp)
+
+
+_BLOCK_INSTRUCTIONS = 40
+"""What a warp's beginning and end hold a scheduler for, in instructions: kernels of bias and gelu of 8192 x 8192 with
+16 elements a thread, beside those with 32 and 64 (`docs/calibration/h200_blocks_warps.json`).
+"""
+
+_FEW_WARPS = 4.0
+"""Share by which a scheduler of one warp is slower, and of several by the square of their number less: 4 warps of 64
+elements a thread took 8 % longer than the bytes, 6 warps 3 % (as `_BLOCK_INSTRUCTIONS`).
+"""
+
+_BLOCKS_KNEE = 6.0
+"""Exponent of the norm by which units that blocks side by side hold add up, fitted (as `_DISPATCH_CYCLES`)."""
+
+_FEW_BLOCKS = 0.1
+"""Share by which a tile takes longer on an SM of one block, and of several a part of it: fewer of them read, compute
+and store at the same time. Norms with 12 blocks were as fast as their bytes, with 8 and 4 2 %, with 3 4 % slower.
+"""
+
+_DISPATCH_CYCLES = 2.12
+"""Cycles from one block to the next that the hardware deals out, over all SMs: kernels of five graphs whose blocks
+have a row of 1,024 elements or less took 287 to 290 cycles a block on each of 132 SMs, with their beginnings and ends
+(`docs/calibration/h200_resident.json`).
+"""
