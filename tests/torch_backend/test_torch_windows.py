@@ -13,6 +13,7 @@ from torch_pieces import fresh, with_pieces  # noqa: E402
 from wsopt.runtime.torch_reference import relative_error  # noqa: E402
 from wsopt.torch.axes import merged_before  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
+from wsopt.torch.report import report_of  # noqa: E402
 from wsopt.torch.values import Shape  # noqa: E402
 
 B = torch.bfloat16
@@ -76,3 +77,17 @@ def test_what_is_merged_behind_a_transpose_may_be_before(
     if expected is not None:
         x = torch.randn(shape)
         assert torch.equal(x.reshape(expected[0]).permute(expected[1]), x.permute(perm).reshape(wanted))
+
+
+def test_what_an_operation_writes_for_itself_is_not_read() -> None:
+    """Slots are turned with an axis of one element behind them, which is one FX node's work."""
+
+    def model(x: Tensor, w: Tensor) -> Tensor:
+        return torch.einsum("bnd,bns->bsd", x, torch.softmax(x @ w, 1))
+
+    x, w = (torch.randn(shape, dtype=B, requires_grad=True) for shape in ((2, 64, 128), (128, 16)))
+    with watching() as seen:
+        found = with_pieces(model)(x, w)
+        found.float().sum().backward()
+    assert torch.allclose(found.float(), model(x, w).float(), rtol=2e-2, atol=5e-2)
+    assert report_of(seen).share == 1

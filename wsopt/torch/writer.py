@@ -115,11 +115,18 @@ class Writer:
         """
         node = self.nodes.get(tensor)
         if node is not None and node.op == "transpose":
-            (source,) = node.tensors
-            found = merged_before(self.types[source].shape, node.attr("perm", tuple), shape)
-            if found is not None:
+            source = self._before(node)
+            found = merged_before(self.types[node.tensors[0]].shape, node.attr("perm", tuple), shape)
+            if source is not None and found is not None:
                 return self.node("transpose", [self._reshaped(source, found[0])], perm=found[1])
         return self.node("reshape", [tensor], shape=shape)
+
+    def _before(self, node: Node) -> str | None:
+        """What a transpose is of, in any shape; None where only the FX node has that which it is written for."""
+        group, (source,) = self.groups[node.name], node.tensors
+        while self.groups.get(source) == group and self.nodes[source].op == "reshape":
+            (source,) = self.nodes[source].tensors
+        return None if self.groups.get(source) == group != self.group else source
 
     def laid_out(self, value: Value, dims: Sequence[int]) -> tuple[Value, str]:
         """The value with one atom in each of these dimensions, none of which may be repeated, and its tensor with an
