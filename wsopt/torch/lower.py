@@ -18,7 +18,7 @@ from wsopt.errors import InternalError
 from wsopt.frontend.kinds import VIEWS
 from wsopt.graph.types import DType, row_major_strides
 from wsopt.torch.dtypes import DTYPES, dtype_of
-from wsopt.torch.folding import Folded
+from wsopt.torch.folding import SMALL, Folded
 from wsopt.torch.integers import Integers
 from wsopt.torch.nested import CALLING
 from wsopt.torch.operations import TABLE
@@ -127,7 +127,9 @@ def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
     w.integers.wide = _type_of(node) is torch.int64 and not found.narrows
     folded = found.folded.value(w, node)
     if folded is not None:
-        found.values[node.name] = _finished(found, node, folded)
+        # Small integers are indices here, and have no type in which they could leave a piece.
+        stays = isinstance(folded.tensor, str) and _type_of(node) in SMALL
+        found.values[node.name] = folded if stays else _finished(found, node, folded)
         return
     if write is None:
         why = "its graphs are cut by themselves" if node.target in CALLING else ""
