@@ -59,3 +59,38 @@ def test_images_whose_number_changes_are_a_range() -> None:
     assert fast.times == 1
     (piece,) = seen[0].taken
     assert str(piece.changing).startswith("n from ")
+
+
+@pytest.mark.parametrize(("groups", "shape"), [(8, (32, 128)), (32, (4, 32, 8, 8))])
+def test_a_norm_of_groups_of_channels_is_one_piece_with_its_activation(groups: int, shape: list[int]) -> None:
+    """Its decomposition tells by strides what each channel is multiplied by and has added."""
+    model, x = nn.Sequential(nn.GroupNorm(groups, shape[1], dtype=B), nn.SiLU()), torch.randn(shape, dtype=B)
+    with torch.no_grad(), watching() as seen:
+        found = with_pieces(model)(x)
+        assert torch.allclose(found.float(), model(x).float(), rtol=2e-2, atol=2e-2)
+    (piece,) = seen[0].taken
+    assert not seen[0].lowered.refused
+    assert len([one for one in piece.graph.inputs if one.type.size == x.numel()]) == 1
+
+
+def test_a_norm_of_groups_of_channels_has_a_range() -> None:
+    model = nn.GroupNorm(8, 128, dtype=B)
+    fast = Counted(model)
+    with torch.no_grad(), watching() as seen:
+        for count in (4, 2, 7):
+            x = torch.randn(count, 128, dtype=B)
+            torch._dynamo.mark_dynamic(x, 0)
+            assert torch.allclose(fast.call(x).float(), model(x).float(), rtol=2e-2, atol=2e-2)
+    assert fast.times == 1
+    assert len(seen[0].taken) == 1
+    assert not seen[0].lowered.refused
+
+
+def test_views_by_strides_of_parts_stay() -> None:
+    def model(x: Tensor) -> Tensor:
+        y = torch.relu(x @ x.T)
+        return torch.as_strided(y, (4, 8), (64, 1)) + torch.as_strided(y, (4, 8), (64, 1), 3)
+
+    x = torch.randn(64, 64, dtype=B)
+    with torch.no_grad():
+        assert torch.equal(with_pieces(model)(x), model(x))

@@ -76,6 +76,12 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     *((getattr(aten, name).default, (ODD,), {}) for name in ("sign", "isnan", "isinf")),
     *((fma, (X, Y, P), {}) for fma in found(prims, "fma")),
     *((fma, operands, {}) for fma in found(prims, "fma") for operands in ((0.01, X, P), (X, 2.0, P))),
+    *(
+        (op, (X, Y, P), how)
+        for op in (aten.addcmul.default, aten.addcdiv.default)
+        for how in ({}, {"value": -0.5})
+    ),
+    (aten.repeat.default, (X, [1, 1]), {}),
     (aten.glu.default, (X, 0), {}),
     (aten.glu.default, (normal(2, 4, 6, dtype=torch.bfloat16), -2), {}),
     (aten.gelu.default, (X,), {}),

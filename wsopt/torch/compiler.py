@@ -15,6 +15,7 @@ from torch import fx
 
 from wsopt.errors import InternalError, RequirementError
 from wsopt.machine.load import load_machine
+from wsopt.torch.by_strides import tell_by_shape
 from wsopt.torch.choose import Judged
 from wsopt.torch.cutting import Oracle, Way, best_cut, ways
 from wsopt.torch.execute import by_kernel, referred
@@ -182,6 +183,7 @@ def _take(
     if oracle is None:
         oracle = _ORACLES[options.machine] = Oracle(load_machine(options.machine))
     device = "cuda" if options.execute == "kernel" else None
+    tell_by_shape(module.graph)
     take_apart(module.graph)
     later, settled = _settled(module, fixed, oracle, device, options, packs)
     for work in later:

@@ -26,6 +26,7 @@ from wsopt.torch.forms import Forms
 from wsopt.torch.greedy import Answer, Greedy
 from wsopt.torch.lower import Lowered, lower
 from wsopt.torch.operations import TABLE
+from wsopt.torch.padded import with_space
 from wsopt.torch.piece import Piece
 from wsopt.torch.pieces import piece_of
 from wsopt.torch.singles import without_singles
@@ -158,11 +159,14 @@ class Way:
         return self._pieces[groups]
 
     def _with_kernel(self, groups: frozenset[str]) -> Piece:
-        """The first way to say groups of which there is a kernel; the last where there is none."""
+        """The first way to say groups of which there is a kernel, if need be with space behind rows of inputs; the
+        last where there is none.
+        """
         for one in self._said(groups):
             if not self.oracle.refusal(one):
-                break
-        return one
+                return one
+        spaced = with_space(self._first(groups))
+        return one if spaced is None or self.oracle.refusal(spaced) else spaced
 
     def _said(self, groups: frozenset[str]) -> Iterator[Piece]:
         """The pieces that compute the same groups, the one that copies nothing first, each made when it is

@@ -25,7 +25,9 @@ from wsopt.torch.writer import Writer
 
 _MOST_BYTES = 1 << 27
 """A tensor of more bytes is not computed for this."""
-_TYPES = (torch.int64, torch.int32, torch.bool)
+SMALL = (torch.uint8, torch.uint16, torch.int8, torch.int16)
+"""Types of integers that i32 stands for while they are known, as they do not wrap around then."""
+_TYPES = (torch.int64, torch.int32, torch.bool, *SMALL)
 
 
 @dataclass(slots=True)
@@ -68,7 +70,8 @@ class Folded:
             with _disable_current_modes(), torch.no_grad():
                 contents = self._contents(node)
                 if contents is not None:
-                    return affine_of(contents.numpy())
+                    wide = contents.to(torch.int32) if contents.dtype in SMALL else contents
+                    return affine_of(wide.numpy())
         return self._by_rule(node)
 
     def _by_rule(self, node: fx.Node) -> Affine | None:
@@ -112,7 +115,10 @@ class Folded:
             return None
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.known.__getitem__)
         here = {**kwargs, **({"device": torch.device("cpu")} if "device" in kwargs else {})}
-        found = node.target(*args, **here)
+        try:
+            found = node.target(*args, **here)
+        except NotImplementedError:  # of a type that this operation has on no CPU
+            return None
         return found if isinstance(found, torch.Tensor) else None
 
 

@@ -288,12 +288,21 @@ class Greedy:
                     continue
                 viewed = self._with_views(grown)
                 grown = viewed if self._takes(viewed) else grown
-                if not self._takes(grown) or not self._reads_no_more(grown, nodes):
-                    continue
-                if not self._computes(grown & ~nodes) or self._reads_less(grown, nodes):
+                if self._takes(grown) and self._reads_better(grown, nodes):
                     nodes, again = grown, True
                     break
         return nodes
+
+    def _reads_better(self, nodes: int, than: int) -> bool:
+        """Whether a part is better with groups that feed it alone. A kernel with products may compute them again for
+        each of its tiles; one of reductions computes them once, and spares at least that they are written and read.
+        """
+        if nodes & self._work and not nodes & self._products:
+            more = self._answer(nodes).bytes_in - self._answer(than).bytes_in
+            return more <= self._answer(nodes & ~than).bytes_out
+        if not self._reads_no_more(nodes, than):
+            return False
+        return not self._computes(nodes & ~than) or self._reads_less(nodes, than)
 
     def _reads_no_more(self, nodes: int, than: int) -> bool:
         """Whether a part reads no more bytes than a smaller one, or has one more product or reduction."""

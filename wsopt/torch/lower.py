@@ -15,9 +15,10 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from wsopt.errors import InternalError
-from wsopt.graph.types import DType
+from wsopt.frontend.kinds import VIEWS
+from wsopt.graph.types import DType, row_major_strides
 from wsopt.torch.dtypes import DTYPES, dtype_of
-from wsopt.torch.folding import Folded
+from wsopt.torch.folding import SMALL, Folded
 from wsopt.torch.integers import Integers
 from wsopt.torch.nested import CALLING
 from wsopt.torch.operations import TABLE
@@ -126,7 +127,9 @@ def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
     w.integers.wide = _type_of(node) is torch.int64 and not found.narrows
     folded = found.folded.value(w, node)
     if folded is not None:
-        found.values[node.name] = _finished(found, node, folded)
+        # Small integers are indices here, and have no type in which they could leave a piece.
+        stays = isinstance(folded.tensor, str) and _type_of(node) in SMALL
+        found.values[node.name] = folded if stays else _finished(found, node, folded)
         return
     if write is None:
         why = "its graphs are cut by themselves" if node.target in CALLING else ""
@@ -178,11 +181,31 @@ def _finished(found: Lowered, node: fx.Node, value: Value) -> Value:
         if w.dtype(value) is DType.BOOL or not wanted.is_float:
             raise Untaken(f"a result of {wanted.value} from {w.dtype(value).value}")
         value = w.cast(value, wanted)
+    tensor = str(value.tensor)
     if node.target is torch.ops.aten.clone.default:
-        found.copied.add(str(value.tensor))
-    if value.tensor in w.nodes:
-        found.owners.setdefault(str(value.tensor), node)
+        found.copied.add(tensor)
+        if _is_of_a_result_turned(found, tensor, node):
+            found.owners[tensor] = node
+    if tensor in w.nodes:
+        found.owners.setdefault(tensor, node)
     return value
+
+
+def _is_of_a_result_turned(found: Lowered, tensor: str, copy: fx.Node) -> bool:
+    """Whether a dense copy is all that is read of what turns a result: whoever computes the result then stores it so.
+
+    Of what turns an input, or a part of a result, the copy may be left out instead.
+    """
+    nodes, val, at = found.writer.nodes, copy.meta["val"], found.owners.get(tensor)
+    turning = nodes.get(tensor)
+    source = nodes.get(turning.tensors[0]) if turning is not None and turning.op == "transpose" else None
+    if source is None or source.op in VIEWS:
+        return False
+    if found.symbols.strides(val) != row_major_strides(found.symbols.shape(val)):
+        return False
+    while at is not None and at is not copy:
+        at = next(iter(at.users)) if len(at.users) == 1 else None
+    return at is copy
 
 
 def _in_type(held: float, dtype: torch.dtype) -> float:

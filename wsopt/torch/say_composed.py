@@ -75,6 +75,18 @@ def _multiply_and_add(w: Writer, a: Value | float, b: Value | float, c: Value | 
     return as_numbers("add", w, as_numbers("mul", w, a, b), c)
 
 
+@entry(aten.addcmul.default)
+def _add_product(w: Writer, x: Value, a: Value, b: Value, *, value: float = 1) -> Value:
+    product = w.elementwise("mul", a, b)
+    return w.elementwise("add", x, product if value == 1 else as_numbers("mul", w, product, float(value)))
+
+
+@entry(aten.addcdiv.default)
+def _add_quotient(w: Writer, x: Value, a: Value, b: Value, *, value: float = 1) -> Value:
+    quotient = w.elementwise("div", a, b)
+    return w.elementwise("add", x, quotient if value == 1 else as_numbers("mul", w, quotient, float(value)))
+
+
 @entry(aten.glu.default)
 def _glu(w: Writer, x: Value, dim: int = -1) -> Value:
     """One half along a dimension times the sigmoid of the other."""

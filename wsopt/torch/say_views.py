@@ -80,6 +80,15 @@ def _expand(w: Writer, x: Value, shape: Sequence[int], implicit: bool = False) -
     return w.expand(x, w.shape)
 
 
+@entry(aten.repeat.default)
+def _repeat(w: Writer, x: Value, repeats: Sequence[int]) -> Value:
+    """Copies of a tensor one behind the other along its dimensions, and along new ones in front."""
+    own = (1,) * (len(repeats) - len(x.dims)) + x.shape
+    apart = w.view(x, [extent for one in own for extent in (1, one)])
+    copies = w.expand(apart, [extent for pair in zip(repeats, own, strict=True) for extent in pair])
+    return _clone(w, w.view(copies, w.shape))
+
+
 @entry(aten.permute.default)
 def _permute(w: Writer, x: Value, perm: Sequence[int]) -> Value:
     return w.permute(x, perm)

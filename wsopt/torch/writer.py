@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from wsopt.graph.infer import OpFault
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import AttrValue, DType, Node, Operand, TensorType
+from wsopt.torch.axes import axes_for, merged_before, over, shared_atoms, without_ones
 from wsopt.torch.integers import Integers
 from wsopt.torch.sizes import changes
 from wsopt.torch.values import (
@@ -19,7 +19,6 @@ from wsopt.torch.values import (
     Shape,
     Untaken,
     Value,
-    common_atoms,
     plain_dims,
     regrouped,
     repeated_dims,
@@ -31,9 +30,6 @@ NUMBERS = {
     int: TensorType((), DType.I32),
     float: TensorType((), DType.F32),
 }
-
-Runs = Sequence[slice]
-"""Atoms one behind the other that are one axis, for each axis."""
 
 
 @dataclass(slots=True)
@@ -110,8 +106,27 @@ class Writer:
         missing = len(shape) - len(own)
         if missing >= 0 and len(own) >= min(least, len(shape)) and (1,) * missing + own == shape:
             return value.tensor
-        bare = _without_ones(shape, least)
-        return value.tensor if own == bare else self.node("reshape", [value.tensor], shape=bare)
+        bare = without_ones(shape, least)
+        return value.tensor if own == bare else self._reshaped(value.tensor, bare)
+
+    def _reshaped(self, tensor: str, shape: Shape) -> str:
+        """A tensor in another shape. Axes that are merged behind a transpose are merged before it if they can be: an
+        input that lies so is read in any shape, and what was transposed is in none other.
+        """
+        node = self.nodes.get(tensor)
+        if node is not None and node.op == "transpose":
+            source = self._before(node)
+            found = merged_before(self.types[node.tensors[0]].shape, node.attr("perm", tuple), shape)
+            if source is not None and found is not None:
+                return self.node("transpose", [self._reshaped(source, found[0])], perm=found[1])
+        return self.node("reshape", [tensor], shape=shape)
+
+    def _before(self, node: Node) -> str | None:
+        """What a transpose is of, in any shape; None where only the FX node has that which it is written for."""
+        group, (source,) = self.groups[node.name], node.tensors
+        while self.groups.get(source) == group and self.nodes[source].op == "reshape":
+            (source,) = self.nodes[source].tensors
+        return None if self.groups.get(source) == group != self.group else source
 
     def laid_out(self, value: Value, dims: Sequence[int]) -> tuple[Value, str]:
         """The value with one atom in each of these dimensions, none of which may be repeated, and its tensor with an
@@ -241,32 +256,11 @@ class Writer:
     def elementwise(self, op: str, *values: Value, **attrs: AttrValue) -> Value:
         """An elementwise operation, its operands broadcast as in NumPy."""
         aligned, dims = self._aligned(values)
-        runs = self._runs(aligned)
-        operands = [self._shaped(value, _over(value.held, runs)) for value in aligned]
+        runs = axes_for(aligned, self.types, self.nodes)
+        operands = [self._shaped(value, over(value.held, runs)) for value in aligned]
         if not any(isinstance(operand, str) for operand in operands):
             raise Untaken(f"{op} of numbers alone")
         return Value(self.node(op, operands, **attrs), dims)
-
-    def _runs(self, aligned: Sequence[Value]) -> Runs:
-        """The atoms that are one axis of an elementwise operation, for values of the same atoms: each its own, or as
-        an operand's tensor has them where fewer computed tensors are reshaped then.
-        """
-        atoms = [tuple(atom for dim in value.dims for atom in dim) for value in aligned]
-        best: Runs = _apart(len(atoms[0]))
-        computed = [one for one in aligned if str(one.tensor) in self.nodes]
-
-        def reshaped(runs: Runs) -> int:
-            return sum(not self._lies_in(one, _over(one.held, runs)) for one in computed)
-
-        for one in computed:
-            found = _runs_of(one.held, self.types[str(one.tensor)].shape)
-            if found and all(map(partial(_are_alike, found), atoms)) and reshaped(found) < reshaped(best):
-                best = found
-        return best
-
-    def _lies_in(self, value: Value, shape: Shape) -> bool:
-        """Whether a value's tensor has this shape, but for extents of 1 in front."""
-        return _without_ones(self.types[str(value.tensor)].shape, 0) == _without_ones(shape, 0)
 
     def cast(self, value: Value, dtype: DType) -> Value:
         """The value in an element type; itself where it has that, and a number as it is."""
@@ -359,7 +353,7 @@ class Writer:
                 raise Untaken("shapes that do not broadcast")
             told = [isinstance(x.tensor, str) and n == most for x, n in zip(values, extents, strict=True)]
             known = [(x, dim) for x, dim, is_told in zip(values, dims, told, strict=True) if is_told]
-            atoms = self._atoms(known) if known else (most,)
+            atoms = shared_atoms(known, self.nodes) if known else (most,)
             columns.append(
                 [
                     split_as(dim, atoms) if is_told else tuple(Atom(n, n > 1) for n in atoms)
@@ -371,22 +365,6 @@ class Writer:
             for number, value in enumerate(values)
         ]
         return aligned, tuple(map(_broadcast, columns))
-
-    def _atoms(self, known: Sequence[tuple[Value, Dim]]) -> Shape:
-        """Extents of atoms for dimensions of values: those for which fewer computed tensors are reshaped, since an
-        input may have any shape, and then the fewest.
-        """
-        dims = [dim for _, dim in known]
-        coarse = common_atoms(dims)
-        try:
-            fine = common_atoms(dims, fine=True)
-        except Untaken:
-            return coarse
-
-        def reshaped(atoms: Shape) -> int:
-            return sum(str(x.tensor) in self.nodes and split_as(dim, atoms) != dim for x, dim in known)
-
-        return fine if reshaped(fine) < reshaped(coarse) else coarse
 
     def index(self, shape: Shape, axis: int) -> Value:
         """The index along a dimension, the same for all others."""
@@ -400,43 +378,6 @@ def number(value: float, shape: Sequence[int] = ()) -> Value:
     if changes(value):
         raise Untaken("a number that is an extent, which changes from call to call")
     return Value(value, repeated_dims(shape))
-
-
-def _without_ones(shape: Shape, least: int) -> Shape:
-    first = next((axis for axis, extent in enumerate(shape) if extent > 1), len(shape))
-    return shape[max(0, min(first, len(shape) - least)) :]
-
-
-def _over(held: Shape, runs: Runs) -> Shape:
-    """The extents of axes that each are a run of atoms."""
-    return tuple(math.prod(held[run]) for run in runs)
-
-
-def _apart(count: int) -> Runs:
-    """Runs of one atom each."""
-    return [slice(at, at + 1) for at in range(count)]
-
-
-def _runs_of(held: Shape, own: Shape) -> Runs | None:
-    """The runs of atoms that are the axes of a tensor, an atom of one element with those behind it; None where an
-    axis ends within an atom.
-    """
-    found, stop = list[slice](), len(held)
-    for extent in reversed(_without_ones(own, 0)):
-        start, behind = stop, 1
-        while start and behind != extent:
-            start -= 1
-            behind *= held[start]
-        if behind != extent:
-            return None
-        found.append(slice(start, stop))
-        stop = start
-    return [*_apart(stop), *reversed(found)]
-
-
-def _are_alike(runs: Runs, atoms: Sequence[Atom]) -> bool:
-    """Whether the atoms of each run are repeated together or not at all, but for those of one element."""
-    return all(len({atom.repeated for atom in atoms[run] if atom.extent > 1}) <= 1 for run in runs)
 
 
 def _replaced(dims: tuple[Dim, ...], place: int, dim: Dim) -> tuple[Dim, ...]:

@@ -1,0 +1,61 @@
+"""Masks, biases and residuals whose rows lie no multiple of 16 bytes apart, handed over with space behind the rows.
+
+TMA copies no such rows, so that an attention over 49, 196 or 197 tokens, as of windows or of patches of an image,
+would go the usual way with its mask. A copy of the mask with space behind each row is little beside it. Operands of
+products are left: they are most of what a kernel reads.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from wsopt.frontend.kinds import VIEWS, is_matmul
+from wsopt.graph.types import Graph, Input
+from wsopt.torch.piece import Piece
+from wsopt.torch.values import Shape
+
+_ALIGNMENT = 128
+"""Bits of which the distance of rows is a multiple, as TMA wants it."""
+
+
+def with_space(piece: Piece) -> Piece | None:
+    """The piece with space behind rows of inputs that no product multiplies; None where there is none to be made."""
+    if piece.changing is not None:
+        return None
+    multiplied = _multiplied(piece.graph)
+    inputs = tuple(one if one.name in multiplied else _spaced(one) for one in piece.graph.inputs)
+    moved = sum(
+        new.type.nbytes for old, new in zip(piece.graph.inputs, inputs, strict=True) if new is not old
+    )
+    if not moved:
+        return None
+    graph = replace(piece.graph, inputs=inputs)
+    return replace(piece, graph=graph, turned_bytes=piece.turned_bytes + 2 * int(moved))
+
+
+def _multiplied(graph: Graph) -> frozenset[str]:
+    """The tensors of a graph that products multiply, seen in any way."""
+    found = {name for node in graph.nodes if is_matmul(node) for name in node.tensors}
+    for node in reversed(graph.nodes):
+        if node.op in VIEWS and node.name in found:
+            found |= set(node.tensors)
+    return frozenset(found)
+
+
+def _spaced(one: Input) -> Input:
+    """An input with space behind its rows, if it is dense and they are no multiple of 16 bytes long."""
+    shape, unit = one.type.shape, _ALIGNMENT // one.type.dtype.bits
+    rows = math.prod(shape[:-1])
+    if one.strides is not None or rows == 1 or shape[-1] == 1 or not shape[-1] % unit:
+        return one
+    return replace(one, strides=_strides(shape, -(-shape[-1] // unit) * unit), constant=False)
+
+
+def _strides(shape: Shape, distance: int) -> Shape:
+    """Strides of a dense tensor whose rows lie this far apart."""
+    found, behind = [1], distance
+    for extent in reversed(shape[1:-1]):
+        found.append(behind)
+        behind *= extent
+    return (*reversed([*found, behind]),) if len(shape) > 1 else (1,)
