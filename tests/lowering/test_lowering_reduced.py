@@ -212,6 +212,19 @@ def test_the_width_of_packed_heads_stays_for_the_kernel_knows_it() -> None:
         assert small.type_of("k").shape[1] % 64 == 0
 
 
+@pytest.mark.parametrize("result", [False, True])
+def test_rows_inside_a_dimension_stay_for_the_launcher_knows_them(result: bool) -> None:
+    def body(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (400, 512), "bf16"), g.input("w", (512, 512), "bf16")
+        if result:
+            return g.reshape(g.matmul(x, w), shape=(4, 100, 512), name="y")
+        return g.matmul(g.reshape(x, shape=(4, 100, 512)), w, name="y")
+
+    found = reduced(graph_of(body), CUT, 3).type_of("y").shape
+    assert found[1] == 100
+    assert found[0] < 4
+
+
 def test_a_group_of_queries_that_are_rows_stays_for_the_kernel_knows_it() -> None:
     def scores(g: GraphBuilder) -> Symbol:
         q, k = g.input("q", (4, 8, 1, 128), "bf16"), g.input("k", (4, 2, 1024, 128), "bf16")

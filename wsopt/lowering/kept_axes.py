@@ -6,6 +6,7 @@ run a kernel with shorter and longer tensors, where a slice ends elsewhere in a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from wsopt.frontend.axes import Axes, Dim
@@ -70,4 +71,23 @@ def dimensions_moved(axes: Axes, extents: Mapping[Dim, int]) -> dict[Dim, int]:
         own, dim = axes.leaves(axis)[0], axes.same[whole]
         if own in able:
             found[dim] = axes.extents[dim] + extents.get(own, axes.extents[own]) - axes.extents[own]
+    return found
+
+
+def rows_in_parts(axes: Axes, target: int) -> dict[Dim, int]:
+    """The extents of batches and rows that are one dimension of an input or an output: a launcher knows how long
+    the inner ones are, and the outermost has what a target of rows leaves.
+    """
+    ends = (axes.instance(use, len(path) - 1) for use, path in axes.paths.items())
+    known, found = (
+        {*axes.batches, *(a for a, role in axes.roles.items() if role is Role.ROW)},
+        dict[Dim, int](),
+    )
+    for end in (*ends, *axes.graph.outputs):
+        for dim in range(len(axes.shapes[end])):
+            outer, *inner = axes.atoms(end, dim) or (None,)
+            if outer is None or not inner or not known.issuperset((outer, *inner)):
+                continue
+            kept = {axis: axes.extents[axis] for axis in inner}
+            found |= {outer: min(axes.extents[outer], -(-target // math.prod(kept.values())))} | kept
     return found
