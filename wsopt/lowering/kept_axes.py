@@ -74,20 +74,19 @@ def dimensions_moved(axes: Axes, extents: Mapping[Dim, int]) -> dict[Dim, int]:
     return found
 
 
-def rows_in_parts(axes: Axes, target: int) -> dict[Dim, int]:
-    """The extents of batches and rows that are one dimension of an input or an output: a launcher knows how long
-    the inner ones are, and the outermost has what a target of rows leaves.
+def batches_in_parts(axes: Axes, targets: Mapping[Role, int]) -> dict[Dim, int]:
+    """The extents of batches that are one dimension of an input or an output with rows, or with columns: a launcher
+    knows how long the inner ones are, and the outermost has what the target leaves.
     """
-    ends = (axes.instance(use, len(path) - 1) for use, path in axes.paths.items())
-    known, found = (
-        {*axes.batches, *(a for a, role in axes.roles.items() if role is Role.ROW)},
-        dict[Dim, int](),
-    )
+    ends, found = (axes.instance(use, len(path) - 1) for use, path in axes.paths.items()), dict[Dim, int]()
     for end in (*ends, *axes.graph.outputs):
         for dim in range(len(axes.shapes[end])):
             outer, *inner = axes.atoms(end, dim) or (None,)
-            if outer is None or not inner or not known.issuperset((outer, *inner)):
+            roles = {axes.roles.get(axis) for axis in (outer, *inner) if axis is not None}
+            along = roles - {Role.BATCH} or {Role.ROW}
+            if outer is None or not inner or along not in ({Role.ROW}, {Role.COLUMN}):
                 continue
             kept = {axis: axes.extents[axis] for axis in inner}
+            (target,) = (targets[role] for role in (Role.ROW, Role.COLUMN) if role in along)
             found |= {outer: min(axes.extents[outer], -(-target // math.prod(kept.values())))} | kept
     return found
