@@ -41,7 +41,19 @@ def contracted(g: GraphBuilder) -> Symbol:
     return _rounded(g, g.matmul(x, g.input("w", (128, 200), "bf16"), transpose_b=True))
 
 
-@pytest.mark.parametrize("body", [channels_first, channels_last, packed, contracted])
+def batches_apart(g: GraphBuilder) -> Symbol:
+    """Rows of several sequences, which a reshape of the input tells apart."""
+    x = g.reshape(g.input("x", (288, 72), "bf16"), shape=(3, 96, 72))
+    return _rounded(g, g.matmul(x, g.input("w", (72, 136), "bf16")))
+
+
+def heads(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """Rows of sequences and columns of heads that only results tell apart, one of them without heads."""
+    y = g.matmul(g.input("x", (288, 72), "bf16"), g.input("w", (72, 192), "bf16"))
+    return _rounded(g, g.reshape(g.silu(y), shape=(3, 96, 2, 96))), g.cast(y, "f16", name="whole")
+
+
+@pytest.mark.parametrize("body", [channels_first, channels_last, packed, contracted, batches_apart, heads])
 def test_computes(body: Body) -> None:
     made = build(graph_of(body), TILE, 96)
     assert case(made.graph).fault(made.source, 1) is None

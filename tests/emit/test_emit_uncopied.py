@@ -93,6 +93,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "turned by all": (turned_by_all, cut(16, 32, 2)),
     "a gate of pairs": (gate_of_pairs(608), cut(2, 256, 2)),
     "a wide gate of pairs": (gate_of_pairs(1024), cut(2, 512)),
+    "a gate of pairs that ends within a part": (gate_of_pairs(640), cut(2, 256, 2)),
     "a norm of firsts": (norm_of_firsts, cut(4, 256)),
     "second of three": (second_of_three, cut(4, 256)),
     "odd rows": (odd_rows, cut(2, 256, 2)),

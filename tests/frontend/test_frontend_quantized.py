@@ -106,6 +106,25 @@ def test_refusals(asked: dict[str, Any], told: str) -> None:
         region(**asked)
 
 
+@pytest.mark.parametrize(
+    ("batch", "share", "told"),
+    [
+        ((), {"block": (128, 128)}, 'all rows of a tile share.*with "group": 128'),
+        ((3,), {"group": 128}, "matrices that follow each other.*compile the product of one matrix"),
+    ],
+)
+def test_groups_that_are_no_matrix_of_rows_are_refused(
+    batch: tuple[int, ...], share: dict[str, Any], told: str
+) -> None:
+    g = GraphBuilder("shared")
+    x, q = g.input("x", (*batch, 64, 512), "bf16"), g.input("q", (*batch, 256, 512), "i8", constant=True)
+    s = g.input("s", (*batch, 2 if "block" in share else 256, 4), "f32", constant=True)
+    w = g.cast(g.dequantize(q, s, name="d", **share), "bf16")
+    g.output(g.matmul(x, w, transpose_b=True, name="y"))
+    with pytest.raises(LoweringError, match=told):
+        find_region(g.build())
+
+
 def test_two_sizes_of_groups_along_one_axis_are_refused() -> None:
     g = GraphBuilder("two")
     x = g.input("x", (64, 512), "bf16")

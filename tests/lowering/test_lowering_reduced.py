@@ -212,6 +212,26 @@ def test_the_width_of_packed_heads_stays_for_the_kernel_knows_it() -> None:
         assert small.type_of("k").shape[1] % 64 == 0
 
 
+@pytest.mark.parametrize("parted", ["operand", "result", "beside weights in groups"])
+def test_rows_inside_a_dimension_stay_for_the_launcher_knows_them(parted: str) -> None:
+    def body(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (400, 512), "bf16")
+        if parted == "result":
+            return g.reshape(g.matmul(x, g.input("w", (512, 512), "bf16")), shape=(4, 100, 512), name="y")
+        x = g.reshape(x, shape=(4, 100, 512))
+        if parted == "operand":
+            return g.matmul(x, g.input("w", (512, 512), "bf16"), name="y")
+        q, s = (
+            g.input(name, (512, length), dtype, constant=True)
+            for name, length, dtype in (("q", 512, "i4"), ("s", 4, "bf16"))
+        )
+        return g.matmul(x, g.cast(g.dequantize(q, s, 128), "bf16"), transpose_b=True, name="y")
+
+    found = reduced(graph_of(body), CUT, 3).type_of("y").shape
+    assert found[1] == 100
+    assert found[0] < 4
+
+
 def test_a_group_of_queries_that_are_rows_stays_for_the_kernel_knows_it() -> None:
     def scores(g: GraphBuilder) -> Symbol:
         q, k = g.input("q", (4, 8, 1, 128), "bf16"), g.input("k", (4, 2, 1024, 128), "bf16")

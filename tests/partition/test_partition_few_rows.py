@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.partition.few_rows import with_parts_of_rows
-from wsopt.partition.make import build_cut, is_weighed
+from wsopt.partition.make import build_cut, if_several_are_faster, is_weighed
 
 OPS = ("softmax", "logsumexp", "reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
 
@@ -68,3 +70,34 @@ def test_a_cut_of_parts_is_chosen_by_its_time(h200: Machine) -> None:
     assert len(found.record.steps) == 2
     whole = rows("logsumexp", 66, 16384)
     assert len(build_cut(whole, h200, use_cache=False).record.steps) == 1
+
+
+def over_two_axes(*shape: int) -> Graph:
+    g = GraphBuilder("total")
+    g.output(g.reduce_sum(g.reduce_sum(g.input("x", shape, "bf16"), axis=-1), axis=-1, name="y"))
+    return g.build()
+
+
+@pytest.mark.solver
+def test_a_sum_over_two_axes_is_no_row_of_one_block(h200: Machine) -> None:
+    graph = over_two_axes(512, 1024)
+    assert is_weighed(graph, h200)
+    found = build_cut(graph, h200, use_cache=False)
+    assert [step.outputs for step in found.record.steps] == [("reduce_sum_0",), ("y",)]
+
+
+def test_sums_over_two_axes_of_which_all_processors_have_some_are_one_kernel(h200: Machine) -> None:
+    assert not is_weighed(over_two_axes(264, 128, 256), h200)
+
+
+@pytest.mark.parametrize(("least", "made"), [(20.0, 0), (11.0, 1)])
+def test_one_kernel_is_not_made_where_its_least_time_is_longer(least: float, made: int) -> None:
+    steps, asked = (None, None), list[None]()
+    cut = cast(Any, SimpleNamespace(record=SimpleNamespace(steps=steps, predicted_us=10.0)))
+
+    def one() -> Any:
+        asked.append(None)
+        return SimpleNamespace(summary={"predicted_us": 12.0})
+
+    assert if_several_are_faster(one, lambda: cut, lambda: least) is cut
+    assert len(asked) == made

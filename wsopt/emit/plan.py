@@ -262,7 +262,7 @@ class KernelPlan:
             told = (Read, Store) if stored else (Read,)
             moved = (op.counts for op in self.program.ops if isinstance(op.counts, told))
             return max((one.at_once for one in moved), default=1)
-        folds = {box.fold for box in (*self.moved, *self.outputs.values()) if box.fold}
+        folds = {box.folded_columns for box in (*self.moved, *self.outputs.values()) if box.fold}
         return math.gcd(_THREAD_COLUMNS, *folds) if folds else 1
 
     @property

@@ -196,7 +196,7 @@ def _row_checks(plan: KernelPlan) -> Iterator[Check]:
         told: Message = ("rows have ", _COLUMNS, f" elements: this schedule reduces rows of {length}")
         yield Check(_COLUMNS, "equal", length, told)
     boxes = () if plan.reduces_rows else (*plan.moved, *plan.outputs.values())
-    multiples = [*dict.fromkeys(box.fold for box in boxes if box.fold)]
+    multiples = [*dict.fromkeys(box.folded_columns for box in boxes if box.fold)]
     if plan.by_threads and plan.columns and plan.column_multiple > 1:
         multiples.append(plan.column_multiple)
     for length in multiples:

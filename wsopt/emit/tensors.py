@@ -93,6 +93,11 @@ class Box:
         return tuple(2 * extent if dim == self.split else extent for dim, extent in enumerate(self.shape))
 
     @property
+    def folded_columns(self) -> int:
+        """Columns of a part, where the last dimension is seen in parts: of pairs it has both elements of each."""
+        return self.fold // self.view.step
+
+    @property
     def across(self) -> list[int] | None:
         """Where the part of a pair's second block begins, in parts along each dimension; None without pairs."""
         return None if self.split is None else [int(dim == self.split) for dim in range(len(self.shape))]

@@ -36,6 +36,8 @@ def pack_constants(region: Region) -> Region:
 def _laid_out(region: Region, source: Source) -> View:
     """A source as its kernel reads it: what the loop computes with, and factors of partial sums, may be packed."""
     if region.body and source in region.streamed_sources:
+        if source.view.each > 1 and source not in region.factor_sources:
+            _check_groups(source.view)
         return _packed(region, source)
     if source.view.dtype is DType.I4:
         raise LoweringError(
@@ -46,6 +48,25 @@ def _laid_out(region: Region, source: Source) -> View:
         return _padded(region, source.view)
     view = _packed(region, source) if Role.ROW in source.view.roles else _spread(region, source.view)
     return view if view.packing else _padded(region, view)
+
+
+def _check_groups(view: View) -> None:
+    """Raise LoweringError for elements of groups that are no matrix with a row for each of the operand's: a loop that
+    computes an operand spreads each of them over neighbours of one row.
+    """
+    many = f"input {view.tensor} has an element for every {view.each} of the contracted axis"
+    if Role.ROW not in view.roles:
+        raise LoweringError(
+            f"{many} that all rows of a tile share, and a loop that computes an operand scales each row by itself: "
+            f'give every row an element of its own (dequantize with "group": {view.each}), or dequantize before, and '
+            "make the result an input"
+        )
+    if len(view.roles) > 2:
+        raise LoweringError(
+            f"{many}, for matrices that follow each other, and a loop computes its operand with those of one: "
+            "dequantize before, and make the result an input, or compile the product of one matrix, and call it for "
+            "each"
+        )
 
 
 def _padded(region: Region, view: View) -> View:

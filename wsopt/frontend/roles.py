@@ -91,19 +91,30 @@ def _check_operands(
             )
 
 
-def _check_elementwise(graph: Graph) -> None:
+def _check_elementwise(graph: Graph, kind: Kind) -> None:
     """Refuse what products without reductions have no place for after them."""
     operands = feeding(graph.nodes, (name for one in graph.nodes if is_matmul(one) for name in one.tensors))
+    reshaped = kind is Kind.PRODUCTS and _may_be_reshaped(graph)
     for node in graph.nodes:
         known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
         known |= node.op == "dequantize" and node.name in operands
         known |= node.op == "transpose" and node.name in operands
+        known |= node.op == "reshape" and reshaped
         if not known and input_path(graph, node.name) is None:
             remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""
             raise LoweringError(
                 f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
                 f"and elementwise operations after them{remedy}"
             )
+
+
+def _may_be_reshaped(graph: Graph) -> bool:
+    """Whether results of products may be seen in another shape, which parts or merges their axes: a single row has no
+    axis of rows, and rows of groups are told by offsets.
+    """
+    rows = [graph.type_of(node.name).shape[-2] for node in graph.nodes if is_matmul(node)]
+    grouped = any(node.op == "grouped_matmul" for node in graph.nodes)
+    return min(rows) > 1 and not grouped
 
 
 def _check_slices(graph: Graph) -> None:
@@ -371,7 +382,7 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)
     if kind.plain:
-        _check_elementwise(graph)
+        _check_elementwise(graph, kind)
     axes = relate_axes(graph, kind, sums)
     axes.exchanged = computed == 1
     if kind is Kind.ROWS:

@@ -6,6 +6,7 @@ run a kernel with shorter and longer tensors, where a slice ends elsewhere in a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from wsopt.frontend.axes import Axes, Dim
@@ -70,4 +71,22 @@ def dimensions_moved(axes: Axes, extents: Mapping[Dim, int]) -> dict[Dim, int]:
         own, dim = axes.leaves(axis)[0], axes.same[whole]
         if own in able:
             found[dim] = axes.extents[dim] + extents.get(own, axes.extents[own]) - axes.extents[own]
+    return found
+
+
+def batches_in_parts(axes: Axes, targets: Mapping[Role, int]) -> dict[Dim, int]:
+    """The extents of batches that are one dimension of an input or an output with rows, or with columns: a launcher
+    knows how long the inner ones are, and the outermost has what the target leaves.
+    """
+    ends, found = (axes.instance(use, len(path) - 1) for use, path in axes.paths.items()), dict[Dim, int]()
+    for end in (*ends, *axes.graph.outputs):
+        for dim in range(len(axes.shapes[end])):
+            outer, *inner = axes.atoms(end, dim) or (None,)
+            roles = {axes.roles.get(axis) for axis in (outer, *inner) if axis is not None}
+            along = roles - {Role.BATCH} or {Role.ROW}
+            if outer is None or not inner or along not in ({Role.ROW}, {Role.COLUMN}):
+                continue
+            kept = {axis: axes.extents[axis] for axis in inner}
+            (target,) = (targets[role] for role in (Role.ROW, Role.COLUMN) if role in along)
+            found |= {outer: min(axes.extents[outer], -(-target // math.prod(kept.values())))} | kept
     return found

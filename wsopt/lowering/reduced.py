@@ -19,7 +19,7 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.roles import graph_axes
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
-from wsopt.lowering.kept_axes import kept_axes, moved_axes
+from wsopt.lowering.kept_axes import batches_in_parts, kept_axes, moved_axes
 from wsopt.lowering.lower import bounds_of, version_of
 from wsopt.lowering.reduced_graph import ALIGNMENT, alike, at_extents, shared_axes
 from wsopt.program.types import Structure, column_role, row_role
@@ -144,6 +144,7 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
         found |= _in_parts(
             axes, role, targets[role], kept=streams and bool(s.tail), longer=longer and streams
         )
+    found |= batches_in_parts(axes, targets) if axes.kind.plain else {}
     few = () if axes.kind is Kind.PRODUCTS else axes.batches[1:]
     inner = _inner_roles(axes)
     moved = moved_axes(axes)

@@ -92,7 +92,8 @@ def groups(web: Web, oracle: Oracle) -> tuple[int, ...]:
     Where one node alone reads a result, computes element by element or reduces, brings nothing else from memory than
     inputs of the graph, and gives no more bytes than it takes, a cut before it moves no fewer bytes than one behind
     it. They are together unless the front end takes one of the two and not both. Nodes that reduce the same result
-    are together if the front end takes them so.
+    are together if the front end takes them so. What is reduced once more may well be cut from it: a kernel that
+    reduces along both axes has fewer rows, and leaves SMs without one where they are too few.
     """
     of = [1 << number for number in range(len(web.solid))]
     for number, node in enumerate(web.solid):
@@ -103,7 +104,8 @@ def groups(web: Web, oracle: Oracle) -> tuple[int, ...]:
         alone = web.readers[source].bit_count() == 1 and source not in web.results
         given = web.solid[source].type
         narrowed = web.solid[source].op == "cast" and node.type.dtype.bits > given.dtype.bits
-        if not alone or node.type.nbytes > given.nbytes or narrowed:
+        again = reduces_rows(node) and any(reduces_rows(web.solid[one]) for one in members(of[source]))
+        if not alone or node.type.nbytes > given.nbytes or narrowed or again:
             continue
         together = of[source] | of[number]
         if _refused(web, oracle, together) and not _refused(web, oracle, of[source]):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from wsopt.frontend.several_axes import with_joined_reductions
 from wsopt.graph.types import Graph, Node
 from wsopt.machine.types import Machine
 from wsopt.partition.replaced import Writer, replaced
@@ -33,14 +34,28 @@ def with_parts_of_rows(graph: Graph, machine: Machine) -> Graph:
     return replaced(graph, wanted)
 
 
+def joins_few_long_rows(graph: Graph, machine: Machine) -> bool:
+    """Whether one kernel would join reductions along several axes to one of rows that most SMs have none of."""
+    joined = with_joined_reductions(graph)
+    made = (node for node in joined.nodes if node not in graph.nodes)
+    return any(_are_few_and_long(joined, node, machine) for node in made)
+
+
+def _are_few_and_long(graph: Graph, node: Node, machine: Machine) -> bool:
+    """Whether a node reduces rows, fewer than half of the SMs and long."""
+    if node.op not in ("softmax", "logsumexp", *_REDUCTIONS):
+        return False
+    shape = graph.type_of(node.tensors[0]).shape
+    along_rows = node.attr("axis", int) % len(shape) == len(shape) - 1
+    return along_rows and shape[-1] >= _LONG and 2 * math.prod(shape[:-1]) <= machine.sm_count
+
+
 def _parts(graph: Graph, node: Node, machine: Machine) -> int:
     """Parts of each of the rows that a node reduces: the fewest of which every SM has two; one if rows stay whole."""
-    if node.op not in ("softmax", "logsumexp", *_REDUCTIONS):
+    if not _are_few_and_long(graph, node, machine):
         return 1
-    shape = graph.type_of(node.tensors[0]).shape
-    length, rows = shape[-1], math.prod(shape[:-1])
-    if node.attr("axis", int) % len(shape) != len(shape) - 1 or length < _LONG or 2 * rows > machine.sm_count:
-        return 1
+    *outer, length = graph.type_of(node.tensors[0]).shape
+    rows = math.prod(outer)
     counts = (1 << power for power in range(1, _MOST_PARTS.bit_length()))
     fitting = [n for n in counts if length % (n * _UNIT) == 0 and length // n >= _LEAST_PART]
     return next((n for n in fitting if rows * n >= 2 * machine.sm_count), fitting[-1] if fitting else 1)

@@ -14,6 +14,7 @@ from wsopt.deadline import Deadline
 from wsopt.entries import extended
 from wsopt.errors import InfeasibleError, LoweringError, UndecidedError
 from wsopt.folder import KERNELS, machine_text
+from wsopt.frontend.region import find_region
 from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.symbolic import SymbolicGraph, bound, said
@@ -26,13 +27,14 @@ from wsopt.partition.build import CutBuild, cut_build
 from wsopt.partition.cut import Cut, Cutter, check_cuttable, cutter_of
 from wsopt.partition.document import CutRecord, record_of, record_text
 from wsopt.partition.exact_products import written_out
-from wsopt.partition.few_rows import with_parts_of_rows
+from wsopt.partition.few_rows import joins_few_long_rows, with_parts_of_rows
 from wsopt.partition.prices import Prices
 from wsopt.partition.sequence import sequence_text
 from wsopt.partition.text import cut_text
 from wsopt.pool.local import LOCAL
 from wsopt.pool.workers import Workers
 from wsopt.requirements import require_triton
+from wsopt.solve.search import Search
 
 Progress = Callable[[str, int, int], None]
 _One = TypeVar("_One")
@@ -113,9 +115,10 @@ def as_numbers(graph: SymbolicGraph, machine: Machine) -> str:
 def is_weighed(graph: Graph, machine: Machine) -> bool:
     """Whether several kernels may well be faster than the one that computes a graph, which is not refused: its loop
     does with what streams what a kernel before it could do once. It has no scores to multiply, or widens keys and
-    values. Or the graph has a few long rows, of whose parts several SMs may have some.
+    values. Or the graph has a few long rows, of whose parts several SMs may have some, or a kernel would make them of
+    several axes.
     """
-    if with_parts_of_rows(graph, machine) is not graph:
+    if with_parts_of_rows(graph, machine) is not graph or joins_few_long_rows(graph, machine):
         return True
     region = first_program(graph, machine).region
     return region.chained and (bool(region.widened) or not any(map(is_scores, region.contractions)))
@@ -141,15 +144,26 @@ def one_or_several(
     if is_refused(graph, machine):
         return several()
     if weighed and is_weighed(graph, machine):
-        return if_several_are_faster(one, several)
+        return if_several_are_faster(one, several, lambda: _least_us(graph, machine))
     return unless_infeasible(one, several)
 
 
-def if_several_are_faster(one: Callable[[], Build], several: Callable[[], CutBuild]) -> Build | CutBuild:
-    """The build of `one` kernel, or of `several` where those are clearly faster by the model."""
+def _least_us(graph: Graph, machine: Machine) -> float:
+    """Microseconds that one kernel of a graph takes at least, found without a schedule."""
+    return Search(find_region(graph), machine).least_bound_us()
+
+
+def if_several_are_faster(
+    one: Callable[[], Build], several: Callable[[], CutBuild], least_us: Callable[[], float]
+) -> Build | CutBuild:
+    """The build of `one` kernel, or of `several` where those are clearly faster by the model. The one is not made
+    where several are faster than the least that it takes.
+    """
     cut = several()
     if len(cut.record.steps) == 1:
         return one()
+    if cut.record.predicted_us < _CLEARLY * least_us():
+        return cut
     alone = one()
     return cut if cut.record.predicted_us < _CLEARLY * float(alone.summary["predicted_us"]) else alone
 

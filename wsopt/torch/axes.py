@@ -19,8 +19,8 @@ Runs = Sequence[slice]
 
 
 def shared_atoms(known: Sequence[tuple[Value, Dim]], nodes: Mapping[str, Node]) -> Shape:
-    """Extents of atoms for dimensions of values: those for which fewer computed tensors are reshaped, results of
-    arithmetic before views, since an input may have any shape; and then the fewest atoms.
+    """Extents of atoms for dimensions of values: those for which fewer elements of computed tensors are reshaped,
+    since an input may have any shape, results of arithmetic before views; and then the fewest atoms.
     """
     dims = [dim for _, dim in known]
     coarse = common_atoms(dims)
@@ -32,9 +32,14 @@ def shared_atoms(known: Sequence[tuple[Value, Dim]], nodes: Mapping[str, Node]) 
     def reshaped(atoms: Shape) -> tuple[int, int]:
         split = [nodes.get(str(x.tensor)) for x, dim in known if split_as(dim, atoms) != dim]
         computed = [node for node in split if node is not None]
-        return sum(node.op not in VIEWS for node in computed), len(computed)
+        return sum(map(_elements, computed)), sum(node.op not in VIEWS for node in computed)
 
     return fine if reshaped(fine) < reshaped(coarse) else coarse
+
+
+def _elements(node: Node) -> int:
+    """Elements of a node's result, but for extents that change."""
+    return math.prod(extent for extent in node.type.shape if isinstance(extent, int))
 
 
 def axes_for(aligned: Sequence[Value], types: Mapping[str, TensorType], nodes: Mapping[str, Node]) -> Runs:

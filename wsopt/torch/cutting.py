@@ -228,14 +228,14 @@ def ways(
     packs: bool = False,
 ) -> tuple[Way, ...]:
     """The ways in which our graphs say an FX graph, or what of it is on a kind of `device`: copies that repeat
-    elements are values like others, or left to FX, as where a kernel does not read elements repeated. Pieces may pack
-    constants if they are told to.
+    elements are values like others, or some of them are left to FX, as where a kernel does not read elements
+    repeated. Pieces may pack constants if they are told to.
     """
-    seen = lower(module, constants, device=device, ranges=True)
-    different = [seen]
-    if seen.writer.has_seen_through:
-        unseen = lower(module, constants, sees_through=False, device=device, ranges=True)
-        different += [unseen] if seen.refused != unseen.refused else []
+    different = [lower(module, constants, device=device, ranges=True)]
+    for copies in different[0].writer.copies.others():
+        other = lower(module, constants, copies=copies, device=device, ranges=True)
+        if all(other.refused != one.refused for one in different):
+            different.append(other)
     return tuple(Way(lowered, Wiring(lowered), oracle, packs) for lowered in different)
 
 

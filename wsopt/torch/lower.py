@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from wsopt.errors import InternalError
 from wsopt.frontend.kinds import VIEWS
 from wsopt.graph.types import DType, row_major_strides
+from wsopt.torch.copies import Copies
 from wsopt.torch.dtypes import DTYPES, dtype_of
 from wsopt.torch.folding import SMALL, Folded
 from wsopt.torch.integers import Integers
@@ -71,7 +72,7 @@ def lower(
     module: fx.GraphModule,
     constants: Collection[str] = (),
     *,
-    sees_through: bool = True,
+    copies: Copies | None = None,
     device: str | None = None,
     ranges: bool = False,
     contents: Mapping[str, torch.Tensor] = MappingProxyType({}),
@@ -80,14 +81,14 @@ def lower(
 ) -> Lowered:
     """Say as much of an FX graph as the table can. `constants` are names of placeholders that nothing writes to.
 
-    A copy that repeats elements, as of keys for a group of query heads, stays in FX unless it `sees_through` it; and
-    what is not on the kind of `device`, if one is given; and so does what has extents that change, but for `ranges`.
-    `contents` are those of placeholders that are known, from
-    which integers and truth values are computed; if it `narrows`, other integers of 64 bits are read as i32.
+    What is not on the kind of `device` stays in FX, if one is given; so do those `copies` that repeat elements that
+    are to stay, none if nothing is said of them, and what has extents that change, but for `ranges`. `contents` are
+    those of placeholders that are known, from which integers and truth values are computed; if it `narrows`, other
+    integers of 64 bits are read as i32.
     `more` are entries beside those of the table.
     """
     symbols, table = symbols_of(module.graph) if ranges else Symbols(), {**TABLE, **more}
-    writer = Writer(sees_through=sees_through, integers=Integers(limits=symbols.limits))
+    writer = Writer(copies=copies or Copies(), integers=Integers(limits=symbols.limits))
     found = Lowered(module.graph, frozenset(constants), writer, symbols=symbols, narrows=narrows)
     found.folded.symbols = symbols
     for node in module.graph.nodes:

@@ -42,7 +42,7 @@ def _to_copy(w: Writer, x: Value, dtype: torch.dtype | None = None, **kept: Any)
 def _clone(w: Writer, x: Value, memory_format: Any = None) -> Value:
     del memory_format
     if not x.whole:
-        w.see_through()
+        w.copies.see_through(x.dims)
     return x
 
 

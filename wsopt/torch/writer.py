@@ -11,6 +11,7 @@ from wsopt.graph.infer import OpFault
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import AttrValue, DType, Node, Operand, TensorType
 from wsopt.torch.axes import axes_for, merged_before, over, shared_atoms, without_ones
+from wsopt.torch.copies import Copies
 from wsopt.torch.integers import Integers
 from wsopt.torch.sizes import changes
 from wsopt.torch.values import (
@@ -35,8 +36,8 @@ NUMBERS = {
 @dataclass(slots=True)
 class Writer:
     """Nodes written so far, by name and in order, and the types of all tensors. `group` is the FX node that they are
-    written for, and `shape` the shape of its result; `groups` says so of each node. Copies that
-    repeat elements are values like others if it `sees_through` them; whether there were any is known then.
+    written for, and `shape` the shape of its result; `groups` says so of each node. `copies` says which of those that
+    repeat elements are values like others.
     """
 
     types: dict[str, TensorType] = field(default_factory=dict)
@@ -45,8 +46,7 @@ class Writer:
     group: str = ""
     shape: Shape = ()
     integers: Integers = field(default_factory=Integers)
-    sees_through: bool = True
-    has_seen_through: bool = False
+    copies: Copies = field(default_factory=Copies)
     _counts: Counter[str] = field(default_factory=Counter)
 
     def input(self, name: str, shape: Shape, dtype: DType) -> Value:
@@ -59,12 +59,6 @@ class Writer:
         if isinstance(value.tensor, str):
             return self.types[value.tensor].dtype
         return NUMBERS[type(value.tensor)].dtype
-
-    def see_through(self) -> None:
-        """Take a copy that repeats elements as a value like others. Raises Untaken where those stay in FX."""
-        if not self.sees_through:
-            raise Untaken("a copy that repeats elements, as a kernel could not read them repeated")
-        self.has_seen_through = True
 
     # --- one node -----------------------------------------------------------------------------------------
 
@@ -236,7 +230,7 @@ class Writer:
         """The value with elements of its own wherever these dimensions repeat none, as a choice at every index."""
         if value.dims == tuple(dims):
             return value
-        self.see_through()
+        self.copies.see_through(value.dims)
         held = tuple(atom.held for dim in dims for atom in dim)
         axis = next(
             at for at, (own, wanted) in enumerate(zip(value.held, held, strict=True)) if own != wanted
