@@ -139,6 +139,13 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         ),
         "node s: reshape is not lowered",
     ),
+    "reshape beside a result": (
+        lambda g: g.mul(
+            g.matmul(g.input("x", (64, 64), "bf16"), g.input("w", (64, 64), "bf16")),
+            g.reshape(g.relu(g.input("v", (64,), "f32")), shape=(64, 1), name="s"),
+        ),
+        "node s: reshape is not lowered",
+    ),
     "transpose": (
         lambda g: g.transpose(
             g.matmul(*(g.input(name, (4, 64, 64), "bf16") for name in "xw")), perm=(1, 0, 2), name="s"

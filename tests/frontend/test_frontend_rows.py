@@ -263,6 +263,19 @@ def test_a_value_of_a_row_is_not_read_along_two_axes_of_one_tensor() -> None:
         region_of(pairs)
 
 
+def test_heads_of_an_attention_are_not_read_along_two_axes_of_one_tensor() -> None:
+    """Sums of all pairs of heads: heads were merged into rows, of which the result has them twice."""
+
+    def pairs(g: GraphBuilder) -> Symbol:
+        q, k = g.input("q", (2, 2, 8), "bf16"), g.input("k", (4, 8), "bf16")
+        scores = g.matmul(q, k, transpose_b=True) + g.input("bias", (2, 2, 4), "bf16")
+        heads = g.cast(g.matmul(g.cast(g.softmax(scores), "bf16"), k), "bf16")
+        return g.cast(g.add(g.reshape(heads, shape=(2, 2, 1, 1, 8)), heads), "bf16", name="y")
+
+    with pytest.raises(LoweringError, match="tensor y: two of its axes are one"):
+        region_of(pairs)
+
+
 @pytest.mark.parametrize(("columns", "dtype", "least"), [(3, "bf16", 8), (1, "f32", 4), (5, "f8e4m3", 16)])
 def test_no_row_of_a_tile_is_shorter_than_a_copy(columns: int, dtype: str, least: int, h200: Machine) -> None:
     def shifted(g: GraphBuilder) -> Symbol:

@@ -65,6 +65,24 @@ def test_keys_are_not_repeated_where_angles_are() -> None:
     )
 
 
+def test_keys_of_two_attentions_are_not_repeated() -> None:
+    """What repeats them is all that reads what turns them, and stands for no result of a kernel."""
+
+    def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys, values = (repeated(functional.rms_norm(one, (WIDTH,)).transpose(1, 2)) for one in (k, v))
+        first = functional.scaled_dot_product_attention(q, keys, values)
+        return functional.scaled_dot_product_attention(torch.tanh(first), keys, values)
+
+    q = torch.randn(1, HEADS * GROUP, TOKENS, WIDTH, dtype=B)
+    k, v = (torch.randn(1, TOKENS, HEADS, WIDTH, dtype=B) for _ in range(2))
+    with watching() as seen, torch.no_grad():
+        found = with_pieces(model)(q, k, v)
+    assert torch.allclose(found.float(), model(q, k, v).float(), rtol=2e-2, atol=2e-2)
+    assert all(one.dims is None for piece in seen[0].taken for one in piece.inputs)
+    expanded = seen[0].lowered.graph.find_nodes(op="call_function", target=torch.ops.aten.expand.default)
+    assert not expanded
+
+
 def test_kinds_are_left_one_by_one() -> None:
     keys, angles = ((Atom(2), Atom(4, repeated=True)),), ((Atom(2, repeated=True), Atom(32)),)
     values = ((Atom(2), Atom(4, repeated=True), Atom(1)),)  # which are repeated as keys are

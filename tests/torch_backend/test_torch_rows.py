@@ -63,3 +63,18 @@ def test_what_others_read_as_well_is_written_for_them() -> None:
             assert torch.allclose(found.float(), plain.float(), rtol=2e-2, atol=2e-2)
     (piece,) = seen[0].taken
     assert len(piece.inputs) == 1
+
+
+@pytest.mark.parametrize("rotary", [True, False])
+def test_what_many_rows_share_is_not_computed_for_each_of_them(rotary: bool) -> None:
+    """Angles of positions, or a bias of heads, which a kernel of all rows would compute for each batch and head."""
+
+    def model(x: Tensor, y: Tensor) -> Tensor:
+        return rms_norm(x, (64,)) * torch.cos(y) if rotary else torch.softmax(x + torch.tanh(y), -1)
+
+    inputs = torch.randn(8, 4, 128, 64, dtype=B), torch.randn(128, 64, dtype=B)
+    with torch.no_grad(), watching() as seen:
+        found = with_pieces(model)(*inputs)
+        assert torch.allclose(found.float(), model(*inputs).float(), rtol=2e-2, atol=2e-2)
+    (piece,) = seen[0].taken
+    assert all(node.op not in ("cos", "tanh") for node in piece.graph.nodes)

@@ -94,3 +94,16 @@ def test_views_by_strides_of_parts_stay() -> None:
     x = torch.randn(64, 64, dtype=B)
     with torch.no_grad():
         assert torch.equal(with_pieces(model)(x), model(x))
+
+
+def test_views_by_strides_of_inputs_begin_where_they_say() -> None:
+    """At whatever place of their memory the inputs of a call begin."""
+    rows, fast = torch.randn(12, 64, dtype=B), with_pieces(lambda x: _from_the_second(x).softmax(-1))
+    with torch.no_grad():
+        for first in (1, 2, 0):
+            x = rows[first : first + 8]
+            assert torch.allclose(fast(x).float(), _from_the_second(x).float().softmax(-1), atol=1e-2)
+
+
+def _from_the_second(x: Tensor) -> Tensor:
+    return torch.as_strided(x, (8, 64), (64, 1), 64)

@@ -215,16 +215,6 @@ def _tables(layout: Layout, known: tuple[Source, ...]) -> tuple[Source, ...]:
     )
 
 
-def _check_apart(layout: Layout) -> None:
-    """Refuse a tensor that has one axis of the kernel twice, as differences of all pairs of a row's sums have."""
-    for view in layout.views.values():
-        if len({*view.roles}) < len(view.roles):
-            raise LoweringError(
-                f"tensor {view.tensor}: two of its axes are one, along which what is computed of a reduction is read "
-                "twice; compute that before, and make it an input"
-            )
-
-
 def assemble(draft: Draft) -> Region:
     """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
     graph, live = draft.axes.graph, draft.live()
@@ -236,7 +226,6 @@ def assemble(draft: Draft) -> Region:
     read = {use: raw for use, raw in draft.raw.items() if use in uses or use == offsets}
     counted = {value.label for value in live.values() if value.primitive.startswith("iota_")}
     layout = merge_views(draft.axes, read | raws, counted)
-    _check_apart(layout)
     assembly = _Assembly(draft, live, layout)
     sources = tuple(
         Source(assembly.name(name, value), layout.views[value.label[0]], value.spans)

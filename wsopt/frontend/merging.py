@@ -131,6 +131,15 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
     )
 
 
+def _check_apart(raw: RawView, dims: tuple[RawDim, ...]) -> None:
+    """Refuse a tensor that has one axis of the kernel twice, as differences of all pairs of a row's sums have."""
+    if len({dim.axis for dim in dims}) < len(dims):
+        raise LoweringError(
+            f"tensor {raw.tensor}: two of its axes are one, along which what is computed is read twice; compute that "
+            "before, and make it an input"
+        )
+
+
 def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim]) -> Layout:
     """Merge batch axes into each other and into the rows where memory allows it, and an elementwise graph's columns.
 
@@ -148,6 +157,8 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
         return wide or dim.axis in singles
 
     views = [raw.along(carries).dims for raw in raws.values()]
+    for raw, dims in zip(raws.values(), views, strict=True):
+        _check_apart(raw, dims)
     sizes = dict(axes.extents)
     # Products of one loop may have columns each, but where nothing is reduced they have the same.
     for whole in _MERGED.get(axes.kind, (Role.COLUMN, Role.STREAM) if axes.kind.as_written else ()):

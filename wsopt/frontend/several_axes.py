@@ -22,7 +22,7 @@ _AGAIN = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "logsumexp")
 
 def with_joined_reductions(graph: Graph) -> Graph:
     """The graph with each reduction of a reduction's result as one, where their axes are neighbours; itself where
-    there are none, and beside products, whose results no kernel sees in another shape.
+    there are none, and beside products, whose results no kernel reduces in another shape.
     """
     if any(map(is_matmul, graph.nodes)):
         return graph

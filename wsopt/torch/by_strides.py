@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from wsopt.graph.types import row_major_strides
+from wsopt.torch.lying import is_made_here
 from wsopt.torch.symbols import Symbols, symbols_of
 from wsopt.torch.untaken import Untaken
 
@@ -29,15 +30,20 @@ def tell_by_shape(graph: fx.Graph) -> None:
 
 
 def _is_by_shape(symbols: Symbols, node: fx.Node) -> bool:
-    """Whether a view by strides is of the whole tensor, element by element."""
-    whole, view = (one.meta["val"] for one in (node.args[0], node) if isinstance(one, fx.Node))
+    """Whether a view by strides is of the whole tensor, element by element, at every call: one of an input that says
+    where it begins may not, as inputs may begin elsewhere in their memory.
+    """
+    source = node.args[0]
+    assert isinstance(source, fx.Node), "a view is of a tensor"
+    whole, view = source.meta["val"], node.meta["val"]
     offset = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
     try:
         shapes = symbols.shape(whole), symbols.shape(view)
     except Untaken:
         return False
     lie = (symbols.strides(whole), symbols.strides(view)) == tuple(map(row_major_strides, shapes))
-    begins = offset is None or (isinstance(offset, int) and offset == _offset(whole))
+    told = isinstance(offset, int) and offset == _offset(whole) and is_made_here(source)
+    begins = offset is None or told
     return lie and begins and math.prod(shapes[0]) == math.prod(shapes[1])
 
 

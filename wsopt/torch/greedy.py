@@ -295,14 +295,25 @@ class Greedy:
 
     def _reads_better(self, nodes: int, than: int) -> bool:
         """Whether a part is better with groups that feed it alone. A kernel with products may compute them again for
-        each of its tiles; one of reductions computes them once, and spares at least that they are written and read.
+        each of its tiles, and one of reductions what is the same for many rows; what else feeds reductions it
+        computes once, and spares at least that they are written and read.
         """
-        if nodes & self._work and not nodes & self._products:
+        fed = nodes & ~than
+        if nodes & self._work and not nodes & self._products and self._is_as_large(fed, than):
             more = self._answer(nodes).bytes_in - self._answer(than).bytes_in
-            return more <= self._answer(nodes & ~than).bytes_out
+            return more <= self._answer(fed).bytes_out
         if not self._reads_no_more(nodes, than):
             return False
-        return not self._computes(nodes & ~than) or self._reads_less(nodes, than)
+        return not self._computes(fed) or self._reads_less(nodes, than)
+
+    def _is_as_large(self, fed: int, reader: int) -> bool:
+        """Whether groups compute so many elements that each is read for two of the reader's at most."""
+        return 2 * self._most_elements(fed) >= self._most_elements(reader)
+
+    def _most_elements(self, nodes: int) -> int:
+        """Elements of the largest tensor that groups compute."""
+        found = (node for number in members(nodes) for node in self.nodes[self.flow.names[number]])
+        return max(int(node.type.size) for node in found)
 
     def _reads_no_more(self, nodes: int, than: int) -> bool:
         """Whether a part reads no more bytes than a smaller one, or has one more product or reduction."""

@@ -185,7 +185,7 @@ def _finished(found: Lowered, node: fx.Node, value: Value) -> Value:
     tensor = str(value.tensor)
     if node.target is torch.ops.aten.clone.default:
         found.copied.add(tensor)
-        if _is_of_a_result_turned(found, tensor, node):
+        if value.whole and _is_of_a_result_turned(found, tensor, node):
             found.owners[tensor] = node
     if tensor in w.nodes:
         found.owners.setdefault(tensor, node)
@@ -195,7 +195,8 @@ def _finished(found: Lowered, node: fx.Node, value: Value) -> Value:
 def _is_of_a_result_turned(found: Lowered, tensor: str, copy: fx.Node) -> bool:
     """Whether a dense copy is all that is read of what turns a result: whoever computes the result then stores it so.
 
-    Of what turns an input, or a part of a result, the copy may be left out instead.
+    Of what turns an input, or a part of a result, the copy may be left out instead; and so may one that repeats
+    elements.
     """
     nodes, val, at = found.writer.nodes, copy.meta["val"], found.owners.get(tensor)
     turning = nodes.get(tensor)
