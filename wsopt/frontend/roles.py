@@ -18,7 +18,6 @@ from wsopt.frontend.expand import OPERANDS
 from wsopt.frontend.joining import one_axis
 from wsopt.frontend.kinds import (
     MAX_HEAD,
-    VIEWS,
     Kind,
     chained_products,
     computed_side,
@@ -26,7 +25,6 @@ from wsopt.frontend.kinds import (
     gathered,
     input_path,
     is_matmul,
-    is_pointwise,
     kind_of,
     matmul_dims,
     paged,
@@ -34,6 +32,7 @@ from wsopt.frontend.kinds import (
 )
 from wsopt.frontend.pages import check_pages, own_gathers
 from wsopt.frontend.relations import relate_axes
+from wsopt.frontend.results import check_elementwise, columns_apart
 from wsopt.frontend.row_roles import assign_rows
 from wsopt.frontend.segments import assign_segments, check_segments
 from wsopt.frontend.several_axes import with_joined_reductions
@@ -89,32 +88,6 @@ def _check_operands(
             raise LoweringError(
                 f"node {node.name}: promoted sums are not lowered{_PLACES[kind]}; {remedies.PROMOTED}"
             )
-
-
-def _check_elementwise(graph: Graph, kind: Kind) -> None:
-    """Refuse what products without reductions have no place for after them."""
-    operands = feeding(graph.nodes, (name for one in graph.nodes if is_matmul(one) for name in one.tensors))
-    reshaped = kind is Kind.PRODUCTS and _may_be_reshaped(graph)
-    for node in graph.nodes:
-        known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
-        known |= node.op == "dequantize" and node.name in operands
-        known |= node.op == "transpose" and node.name in operands
-        known |= node.op == "reshape" and reshaped
-        if not known and input_path(graph, node.name) is None:
-            remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""
-            raise LoweringError(
-                f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
-                f"and elementwise operations after them{remedy}"
-            )
-
-
-def _may_be_reshaped(graph: Graph) -> bool:
-    """Whether results of products may be seen in another shape, which parts or merges their axes: a single row has no
-    axis of rows, and rows of groups are told by offsets.
-    """
-    rows = [graph.type_of(node.name).shape[-2] for node in graph.nodes if is_matmul(node)]
-    grouped = any(node.op == "grouped_matmul" for node in graph.nodes)
-    return min(rows) > 1 and not grouped
 
 
 def _check_slices(graph: Graph) -> None:
@@ -173,7 +146,9 @@ def _assign_role(axes: Axes, node: Node, use: str, dim: int, role: Role) -> None
     atoms, place = axes.atoms(use, dim), f"(dimension {dim % len(axes.shapes[use])} of {axes.title(use)})"
     whole = axes.kind.plain and role in (Role.COLUMN, Role.STREAM)  # if they lie together, which merging sees
     whole |= role is Role.STREAM and bool(paged(axes.graph))
-    if len(atoms) > 1 and role not in (Role.BATCH, Role.ROW) and not whole:
+    apart = whole and role is Role.COLUMN and columns_apart(axes, atoms)
+    whole &= not apart
+    if len(atoms) > 1 and role not in (Role.BATCH, Role.ROW) and not (whole or apart):
         raise LoweringError(f"node {node.name}: a reshape splits or merges the {role} axis {place}")
     for atom, wanted in zip(atoms, [role if whole else Role.BATCH] * (len(atoms) - 1) + [role], strict=True):
         known = axes.roles.setdefault(atom, wanted)
@@ -382,7 +357,7 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)
     if kind.plain:
-        _check_elementwise(graph, kind)
+        check_elementwise(graph, kind)
     axes = relate_axes(graph, kind, sums)
     axes.exchanged = computed == 1
     if kind is Kind.ROWS:
