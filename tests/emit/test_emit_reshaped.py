@@ -75,6 +75,14 @@ def three(g: GraphBuilder) -> Symbol:
     return _rounded(g, g.transpose(g.reshape(y, shape=(2, 96, 3, 2, 64)), perm=(2, 0, 3, 1, 4)))
 
 
+def gate(g: GraphBuilder) -> Symbol:
+    """Products of an input and of the same in another shape, one the gate of the other."""
+    x = g.input("x", (192, 72), "bf16")
+    u, v = (g.input(name, (72, 128), "bf16") for name in "uv")
+    other = g.matmul(g.reshape(x, shape=(2, 96, 72)), v)
+    return _rounded(g, g.mul(g.silu(g.matmul(x, u)), g.reshape(other, shape=(192, 128))))
+
+
 TURNED = [heads_first, heads_merged, three]
 
 
@@ -90,7 +98,7 @@ def test_columns_that_are_no_neighbours_in_a_result_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [channels_first, channels_last, packed, contracted, batches_apart, heads, *TURNED]
+    "body", [channels_first, channels_last, packed, contracted, batches_apart, heads, gate, *TURNED]
 )
 def test_computes(body: Body) -> None:
     made = build(graph_of(body), TILE, 96)

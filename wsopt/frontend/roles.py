@@ -286,8 +286,9 @@ def _assign_products(axes: Axes, matmuls: list[Node]) -> None:
     for node in matmuls:
         _assign_sum(axes, node)
     if axes.kind.plain:
-        for what, dim in (("row", -2), ("column", -1)):
-            if len({axes.atoms(node.name, dim) for node in matmuls}) > 1:
+        # Of rows that a reshape has parted, or merged, the outer parts are batches, whichever dimension they are in.
+        for what, dim, parts in (("row", -2, slice(-1, None)), ("column", -1, slice(None))):
+            if len({axes.atoms(node.name, dim)[parts] for node in matmuls}) > 1:
                 raise LoweringError(_apart(axes, matmuls, what))
     else:  # rows of joined products would be other rows
         _check_equal(axes, matmuls, 0 if axes.kind is Kind.REDUCED else math.inf)
