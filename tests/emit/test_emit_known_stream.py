@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from emit_builds import Emitted, build, graph_of
+from emit_builds import Emitted, build, case, graph_of
 
+from wsopt.errors import CheckError
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import random_inputs
+from wsopt.graph.types import Graph
+from wsopt.interpret import execute
 from wsopt.program.types import Sharing, Structure
 from wsopt.simulation import simulate
 
@@ -89,3 +93,22 @@ def test_every_line_runs_at_the_extents_that_are_known(name: str) -> None:
     found = simulate(made.graph, made.verified, made.source, 2)
     assert found.lines_run == found.lines
     assert (MASKED in made.source) == masked
+
+
+def _stored_flat(batches: int, length: int) -> Graph:
+    def body(g: GraphBuilder) -> Symbol:
+        q, k, v = (g.input(name, (batches, 2, length, 64), "bf16") for name in "qkv")
+        found = g.matmul(g.cast(g.softmax(g.matmul(q, k, transpose_b=True)), dtype="bf16"), v)
+        flat = g.reshape(g.transpose(found, perm=(0, 2, 1, 3)), shape=(batches * length, 128))
+        return g.cast(flat, dtype="bf16", name="o")
+
+    return graph_of(body)
+
+
+def test_an_output_as_long_whose_sequences_are_others_is_refused() -> None:
+    """Only the output has batches and rows in one dimension; the kernel knows its sequences from there."""
+    made = build(_stored_flat(2, 128), structure())
+    assert case(_stored_flat(3, 128)).fault(made.source, 1) is None
+    inputs = random_inputs(_stored_flat(4, 64), 0)
+    with pytest.raises(CheckError, match="o is stored in parts of 128 elements, and the row axis has 64"):
+        execute(made.source, inputs, seed=0, processors=2)
