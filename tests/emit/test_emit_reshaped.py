@@ -97,6 +97,17 @@ def test_columns_that_are_no_neighbours_in_a_result_are_refused() -> None:
         find_region(graph_of(body))
 
 
+def test_heads_that_leave_tiles_half_empty_are_refused() -> None:
+    """A cut, with a kernel that turns the result, is faster."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        y = g.matmul(g.input("x", (192, 72), "bf16"), g.input("w", (72, 128), "bf16"))
+        return _rounded(g, g.transpose(g.reshape(y, shape=(2, 96, 4, 32)), perm=(0, 2, 1, 3)))
+
+    with pytest.raises(LoweringError, match=r"parts of 32 columns elsewhere.*transpose the result after"):
+        find_region(graph_of(body))
+
+
 @pytest.mark.parametrize(
     "body", [channels_first, channels_last, packed, contracted, batches_apart, heads, gate, *TURNED]
 )

@@ -14,6 +14,9 @@ from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.kinds import VIEWS, Kind, feeding, input_path, is_matmul, is_pointwise
 from wsopt.graph.types import Graph, Node
 
+_LEAST_WIDTH = 64
+"""Columns of a part of a product's, at least, that is a tile of its own."""
+
 
 def check_elementwise(graph: Graph, kind: Kind) -> None:
     """Refuse what products without reductions have no place for after them."""
@@ -47,6 +50,15 @@ def _keeps_columns(node: Node) -> bool:
         return False
     rank, perm = node.type.rank, node.attr("perm", tuple)
     return node.type.shape[-1] > 1 and perm[-1] == rank - 1
+
+
+def check_width(axes: Axes, node: Node, part: Dim) -> None:
+    """Refuse parts of columns that leave most of a product's tile empty: a kernel that turns the result is faster."""
+    if axes.extents[part] < _LEAST_WIDTH:
+        raise LoweringError(
+            f"node {node.name}: its result has parts of {axes.extents[part]} columns elsewhere, of which a tile has "
+            f"one; {remedies.VIEW_OF_RESULT.format('transpose')}"
+        )
 
 
 def columns_apart(axes: Axes, atoms: tuple[Dim, ...]) -> bool:

@@ -32,7 +32,7 @@ from wsopt.frontend.kinds import (
 )
 from wsopt.frontend.pages import check_pages, own_gathers
 from wsopt.frontend.relations import relate_axes
-from wsopt.frontend.results import check_elementwise, columns_apart
+from wsopt.frontend.results import check_elementwise, check_width, columns_apart
 from wsopt.frontend.row_roles import assign_rows
 from wsopt.frontend.segments import assign_segments, check_segments
 from wsopt.frontend.several_axes import with_joined_reductions
@@ -147,6 +147,8 @@ def _assign_role(axes: Axes, node: Node, use: str, dim: int, role: Role) -> None
     whole = axes.kind.plain and role in (Role.COLUMN, Role.STREAM)  # if they lie together, which merging sees
     whole |= role is Role.STREAM and bool(paged(axes.graph))
     apart = whole and role is Role.COLUMN and columns_apart(axes, atoms)
+    if apart:
+        check_width(axes, node, atoms[-1])
     whole &= not apart
     if len(atoms) > 1 and role not in (Role.BATCH, Role.ROW) and not (whole or apart):
         raise LoweringError(f"node {node.name}: a reshape splits or merges the {role} axis {place}")
