@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from emit_builds import Body, build, case, graph_of, small_case
 
+from wsopt.errors import LoweringError
+from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.program.types import Sharing, Structure
 
@@ -53,7 +55,62 @@ def heads(g: GraphBuilder) -> tuple[Symbol, ...]:
     return _rounded(g, g.reshape(g.silu(y), shape=(3, 96, 2, 96))), g.cast(y, "f16", name="whole")
 
 
-@pytest.mark.parametrize("body", [channels_first, channels_last, packed, contracted, batches_apart, heads])
+def heads_first(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """Columns of heads that one result has first, and another one beside each other."""
+    y = g.matmul(g.input("x", (288, 72), "bf16"), g.input("w", (72, 192), "bf16"))
+    y = g.add(y, g.input("b", (192,), "bf16"))
+    turned = g.transpose(g.reshape(y, shape=(3, 96, 2, 96)), perm=(0, 2, 1, 3))
+    return _rounded(g, g.silu(turned)), g.cast(y, "f16", name="whole")
+
+
+def heads_merged(g: GraphBuilder) -> Symbol:
+    """Products head by head whose results lie beside each other, row by row."""
+    y = g.matmul(g.input("x", (2, 3, 100, 72), "bf16"), g.input("w", (3, 72, 128), "bf16"))
+    return _rounded(g, g.reshape(g.transpose(y, perm=(0, 2, 1, 3)), shape=(2, 100, 384)))
+
+
+def three(g: GraphBuilder) -> Symbol:
+    """Queries, keys and values of one product, each with its heads first."""
+    y = g.matmul(g.input("x", (192, 72), "bf16"), g.input("w", (72, 3 * 2 * 64), "bf16"))
+    return _rounded(g, g.transpose(g.reshape(y, shape=(2, 96, 3, 2, 64)), perm=(2, 0, 3, 1, 4)))
+
+
+def gate(g: GraphBuilder) -> Symbol:
+    """Products of an input and of the same in another shape, one the gate of the other."""
+    x = g.input("x", (192, 72), "bf16")
+    u, v = (g.input(name, (72, 128), "bf16") for name in "uv")
+    other = g.matmul(g.reshape(x, shape=(2, 96, 72)), v)
+    return _rounded(g, g.mul(g.silu(g.matmul(x, u)), g.reshape(other, shape=(192, 128))))
+
+
+TURNED = [heads_first, heads_merged, three]
+
+
+def test_columns_that_are_no_neighbours_in_a_result_are_refused() -> None:
+    """TMA would store them one by one."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        y = g.matmul(g.input("x", (2, 3, 100, 72), "bf16"), g.input("w", (3, 72, 128), "bf16"))
+        return _rounded(g, g.transpose(y, perm=(0, 3, 1, 2)))
+
+    with pytest.raises(LoweringError, match="transpose is not lowered"):
+        find_region(graph_of(body))
+
+
+def test_heads_that_leave_tiles_half_empty_are_refused() -> None:
+    """A cut, with a kernel that turns the result, is faster."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        y = g.matmul(g.input("x", (192, 72), "bf16"), g.input("w", (72, 128), "bf16"))
+        return _rounded(g, g.transpose(g.reshape(y, shape=(2, 96, 4, 32)), perm=(0, 2, 1, 3)))
+
+    with pytest.raises(LoweringError, match=r"parts of 32 columns elsewhere.*transpose the result after"):
+        find_region(graph_of(body))
+
+
+@pytest.mark.parametrize(
+    "body", [channels_first, channels_last, packed, contracted, batches_apart, heads, gate, *TURNED]
+)
 def test_computes(body: Body) -> None:
     made = build(graph_of(body), TILE, 96)
     assert case(made.graph).fault(made.source, 1) is None

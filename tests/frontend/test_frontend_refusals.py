@@ -148,7 +148,7 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     ),
     "transpose": (
         lambda g: g.transpose(
-            g.matmul(*(g.input(name, (4, 64, 64), "bf16") for name in "xw")), perm=(1, 0, 2), name="s"
+            g.matmul(*(g.input(name, (4, 64, 64), "bf16") for name in "xw")), perm=(2, 0, 1), name="s"
         ),
         "node s: transpose is not lowered",
     ),

@@ -219,7 +219,7 @@ def after(change: str) -> Body:
         batches = g.matmul(g.input("a", (4, 256, 64), "bf16"), g.input("b", (4, 64, 256), "bf16"))
         return {
             "reshape": lambda: g.reshape(p, shape=(8, 64)),
-            "transpose": lambda: g.transpose(batches, perm=(1, 0, 2)),
+            "transpose": lambda: g.transpose(batches, perm=(2, 0, 1)),
             "batches": lambda: batches,
             "": lambda: p,
         }[change]()

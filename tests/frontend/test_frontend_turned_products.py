@@ -78,7 +78,7 @@ def both_ways(g: GraphBuilder, y: Symbol) -> Symbol:
 
 STAY: dict[str, Build] = {
     "both ways": both_ways,
-    "batches among rows": lambda g, y: g.transpose(y, perm=(1, 0, 2)),
+    "rows last": lambda g, y: g.transpose(y, perm=(2, 0, 1)),
     "another shape between": lambda g, y: g.transpose(g.reshape(y, shape=(128, 48)), perm=(1, 0)),
     "no transpose": lambda g, y: g.relu(y),
 }

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from wsopt.errors import InfeasibleError, UndecidedError
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import Graph
@@ -46,12 +47,21 @@ def test_an_axis_that_is_kept_stays(h200: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "length"), [(3, 8192), (3, 50257), (67, 32768)], ids=["short", "odd", "many"]
+    ("count", "length"), [(3, 8192), (3, 50261), (67, 32768)], ids=["short", "prime", "many"]
 )
 def test_other_rows_stay_whole(count: int, length: int, h200: Machine) -> None:
     graph = rows("softmax", count, length)
     assert with_parts_of_rows(graph, h200) is graph
     assert not is_weighed(graph, h200)
+
+
+@pytest.mark.parametrize(("length", "parts"), [(65536, 64), (128256, 32), (30000, 25), (50257, 29)], ids=str)
+def test_rows_that_powers_of_two_do_not_divide_have_other_parts(
+    length: int, parts: int, h200: Machine
+) -> None:
+    """Whole units where there are enough, else what divides the rows."""
+    graph = rows("softmax", 1, length)
+    assert with_parts_of_rows(graph, h200).type_of("y_parts").shape[2] == parts
 
 
 def test_parts_are_for_all_processors(h200: Machine) -> None:
@@ -88,6 +98,27 @@ def test_a_sum_over_two_axes_is_no_row_of_one_block(h200: Machine) -> None:
 
 def test_sums_over_two_axes_of_which_all_processors_have_some_are_one_kernel(h200: Machine) -> None:
     assert not is_weighed(over_two_axes(264, 128, 256), h200)
+
+
+def test_several_are_taken_where_no_structure_of_one_fits() -> None:
+    cut = cast(Any, SimpleNamespace(record=SimpleNamespace(steps=(None, None), predicted_us=10.0)))
+
+    def one(error: Exception) -> Any:
+        raise error
+
+    assert if_several_are_faster(lambda: one(InfeasibleError("spills")), lambda: cut, lambda: 1.0) is cut
+    with pytest.raises(UndecidedError):
+        if_several_are_faster(lambda: one(UndecidedError("late")), lambda: cut, lambda: 1.0)
+
+
+@pytest.mark.solver
+@pytest.mark.compiler
+def test_rows_in_parts_are_taken_where_the_compiler_rejects_whole_ones(h200: Machine) -> None:
+    """A row of 30,000 elements is held whole by no consumer without spills."""
+    g = GraphBuilder("rows")
+    g.output(g.cast(g.softmax(g.input("x", (1, 30000), "f16")), "f16", name="y"))
+    found = build_cut(g.build(), h200, use_cache=False)
+    assert len(found.record.steps) == 3
 
 
 @pytest.mark.parametrize(("least", "made"), [(20.0, 0), (11.0, 1)])

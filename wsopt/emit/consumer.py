@@ -268,7 +268,7 @@ class Consumer:
         lines += records.stamp(plan, PartitionRole.CONSUMER, records.LOOP)
         for stretch in self.stretches:
             lines += self._stretch(stretch, under if begun else [])
-        lines += [self._passed("end", "tile_end")] if plan.own_k_blocks else []
+        lines += [self._passed("end", "tile_end")] if plan.own_k_blocks and self.live.rests else []
         if plan.values_apart:
             return [*lines, *tensor_values.whole(self.operations), *store_lines(vectors)]
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []

@@ -11,7 +11,6 @@ from wsopt.emit.operations import Operations, operations_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.row_passes import loops_over_rows
 from wsopt.emit.unroll import unrolled
-from wsopt.program.ranges import live_loops
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 
@@ -20,7 +19,7 @@ def consumer_of(plan: KernelPlan) -> Consumer:
     """A consumer with the loops over a tile's K-blocks, one after the other. What cannot run at any extents is left
     out.
     """
-    consumer = Consumer(plan, operations_of(plan), live_loops(plan.program.bounds, plan.s))
+    consumer = Consumer(plan, operations_of(plan), plan.live)
     if not plan.in_loop:
         return consumer
     if plan.program.long_rows:

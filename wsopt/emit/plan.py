@@ -24,6 +24,7 @@ from wsopt.program.combination import Combination, combination_of
 from wsopt.program.facts import Read, Store
 from wsopt.program.over_rows import carried
 from wsopt.program.program import Iteration, TileProgram
+from wsopt.program.ranges import LiveLoops, live_loops
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -129,6 +130,11 @@ class KernelPlan:
     def own_k_blocks(self) -> bool:
         """Whether consumers look at some of their tile's K-blocks alone."""
         return bool(self.program.bounds.every) and self.s.consumers > 1 and not self.values_apart
+
+    @property
+    def live(self) -> LiveLoops:
+        """Which loops over a tile's K-blocks can run."""
+        return live_loops(self.program.bounds, self.s, own=not self.values_apart)
 
     @property
     def items(self) -> tuple[Item, ...]:

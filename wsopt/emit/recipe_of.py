@@ -83,6 +83,7 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
         names=(*extents.items(), *_counts(plan, least)),
         checks=(
             *_extent_checks(read, {named(name): extent for name, extent in extents.items()}),
+            *_stored_checks(plan, extents),
             *_schedule_checks(plan, least),
             *_extent_checks(((o.name, shape_of(o.name, o.rank), o.shape) for o in outputs), {}),
         ),
@@ -170,6 +171,19 @@ def _extent_checks(
         for one, other in zip(given, expected, strict=True):
             if one != known.get(other, other):
                 yield Check(one, "equal", other, told)
+
+
+def _stored_checks(plan: KernelPlan, extents: Mapping[str, Integer]) -> Iterator[Check]:
+    """Axes that are parts of an output's dimension have the elements that it is stored with: inputs may tell others,
+    and the output's dimension be as long.
+    """
+    for view in (output.view for output in plan.program.after.outputs):
+        for role, stored in zip(view.roles, axis_extents(view), strict=True):
+            name = plan.extent_names[role]
+            if role in view.known and extents.get(name, stored) != stored:
+                told = f"tensor {view.tensor} is stored in parts of {view.extents[view.roles.index(role)]} elements"
+                message: Message = (f"{told}, and the {role} axis has ", named(name))
+                yield Check(named(name), "equal", stored, message)
 
 
 def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:

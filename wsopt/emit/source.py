@@ -144,7 +144,8 @@ def _called(plan: KernelPlan, names: frozenset[str]) -> dict[str, Any]:
 def _tiles(plan: KernelPlan) -> dict[str, Any]:
     """How tiles lie in memory and in registers, and which of them a block takes."""
     s, whole = plan.s, plan.program.whole
-    ranges = {"lines": range_lines(plan), "own": plan.own_k_blocks, "scalars": [*plan.scalars.values()]}
+    rowless = plan.own_k_blocks and plan.live.rowless
+    ranges = {"lines": range_lines(plan), "rowless": rowless, "scalars": [*plan.scalars.values()]}
     grid = {
         "parameters": grid_parameters(plan),
         "outer": plan.outer,

@@ -18,7 +18,6 @@ from wsopt.frontend.expand import OPERANDS
 from wsopt.frontend.joining import one_axis
 from wsopt.frontend.kinds import (
     MAX_HEAD,
-    VIEWS,
     Kind,
     chained_products,
     computed_side,
@@ -26,7 +25,6 @@ from wsopt.frontend.kinds import (
     gathered,
     input_path,
     is_matmul,
-    is_pointwise,
     kind_of,
     matmul_dims,
     paged,
@@ -34,6 +32,7 @@ from wsopt.frontend.kinds import (
 )
 from wsopt.frontend.pages import check_pages, own_gathers
 from wsopt.frontend.relations import relate_axes
+from wsopt.frontend.results import check_elementwise, check_width, columns_apart
 from wsopt.frontend.row_roles import assign_rows
 from wsopt.frontend.segments import assign_segments, check_segments
 from wsopt.frontend.several_axes import with_joined_reductions
@@ -91,6 +90,7 @@ def _check_operands(
             )
 
 
+<<<<<<< HEAD
 def _check_elementwise(graph: Graph, kind: Kind) -> None:
     """Refuse what products without reductions have no place for after them."""
     operands = feeding(graph.nodes, (name for one in graph.nodes if is_matmul(one) for name in one.tensors))
@@ -123,6 +123,8 @@ def _may_be_reshaped(graph: Graph) -> frozenset[str]:
     return frozenset(found)
 
 
+=======
+>>>>>>> h4
 def _check_slices(graph: Graph) -> None:
     """Refuse slices of what is computed, and zeros around it; those that slices of inputs make are written so."""
     for node in (node for node in graph.nodes if node.op in ("slice", "pad")):
@@ -179,7 +181,11 @@ def _assign_role(axes: Axes, node: Node, use: str, dim: int, role: Role) -> None
     atoms, place = axes.atoms(use, dim), f"(dimension {dim % len(axes.shapes[use])} of {axes.title(use)})"
     whole = axes.kind.plain and role in (Role.COLUMN, Role.STREAM)  # if they lie together, which merging sees
     whole |= role is Role.STREAM and bool(paged(axes.graph))
-    if len(atoms) > 1 and role not in (Role.BATCH, Role.ROW) and not whole:
+    apart = whole and role is Role.COLUMN and columns_apart(axes, atoms)
+    if apart:
+        check_width(axes, node, atoms[-1])
+    whole &= not apart
+    if len(atoms) > 1 and role not in (Role.BATCH, Role.ROW) and not (whole or apart):
         raise LoweringError(f"node {node.name}: a reshape splits or merges the {role} axis {place}")
     for atom, wanted in zip(atoms, [role if whole else Role.BATCH] * (len(atoms) - 1) + [role], strict=True):
         known = axes.roles.setdefault(atom, wanted)
@@ -317,8 +323,9 @@ def _assign_products(axes: Axes, matmuls: list[Node]) -> None:
     for node in matmuls:
         _assign_sum(axes, node)
     if axes.kind.plain:
-        for what, dim in (("row", -2), ("column", -1)):
-            if len({axes.atoms(node.name, dim) for node in matmuls}) > 1:
+        # Of rows that a reshape has parted, or merged, the outer parts are batches, whichever dimension they are in.
+        for what, dim, parts in (("row", -2, slice(-1, None)), ("column", -1, slice(None))):
+            if len({axes.atoms(node.name, dim)[parts] for node in matmuls}) > 1:
                 raise LoweringError(_apart(axes, matmuls, what))
     else:  # rows of joined products would be other rows
         _check_equal(axes, matmuls, 0 if axes.kind is Kind.REDUCED else math.inf)
@@ -388,7 +395,7 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)
     if kind.plain:
-        _check_elementwise(graph, kind)
+        check_elementwise(graph, kind)
     axes = relate_axes(graph, kind, sums)
     axes.exchanged = computed == 1
     if kind is Kind.ROWS:

@@ -29,7 +29,7 @@ from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasteriz
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Operands, Sums, target_of
 from wsopt.tensors.orders import is_turned
-from wsopt.tensors.views import BATCHES, FULL, Reduction, Role, Source, reduces_row
+from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, Reduction, Role, Source, reduces_row
 
 Cuttable = Region
 """What can be cut to structures. Only the front end and the lowering look inside."""
@@ -90,7 +90,11 @@ def bounds_of(region: Region) -> Bounds:
     extents = region.extent(Role.ROW), region.extent(Role.STREAM)
     end = region.bounds[-1] if region.end is End.BOUND else None
     whole = math.lcm(*(view.page for view in region.streams if view.page))
-    return Bounds(region.bounds, *extents, end, region.end is End.MASKS, region.full_rows, whole)
+    read = (*region.operands, *region.stationary_operands, *(source.view for source in region.sources))
+    known = frozenset[Role]().union(*(view.known for view in read))
+    return Bounds(
+        region.bounds, *extents, end, region.end is End.MASKS, region.full_rows, whole, known & K_BLOCK
+    )
 
 
 def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:

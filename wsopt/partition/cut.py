@@ -307,8 +307,10 @@ def _certificate(found: Candidates, prices: Prices, chosen: Chosen) -> CutCertif
         bounded=sum(level >= Level.BOUND for level in levels),
         solved=sum(level is Level.SOLVED for level in levels),
         proved=chosen.proved,
-        rejected=tuple(
-            (names[key], price.complaint) for key, price in prices.known.items() if price.complaint
+        rejected=tuple(  # prices are shared with the graph written in other ways
+            (names[key], price.complaint)
+            for key, price in prices.known.items()
+            if price.complaint and key in names
         ),
     )
 

@@ -21,6 +21,9 @@ _LONG = 16384
 _LEAST_PART, _MOST_PARTS, _UNIT = 1024, 256, 8
 """Elements of a part at least, parts of a row at most, and elements of which a part has a multiple: 16 bytes."""
 
+_ENOUGH = 8
+"""Parts of a row that are enough not to look for more of another kind."""
+
 _REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
 
 
@@ -51,13 +54,20 @@ def _are_few_and_long(graph: Graph, node: Node, machine: Machine) -> bool:
 
 
 def _parts(graph: Graph, node: Node, machine: Machine) -> int:
-    """Parts of each of the rows that a node reduces: the fewest of which every SM has two; one if rows stay whole."""
+    """Parts of each of the rows that a node reduces: the fewest of which every SM has two; one if rows stay whole.
+    Powers of two come first, whose tiles have no places beyond their end, then other parts of whole units; what is
+    none is read by address, and taken where the others are no more than a few.
+    """
     if not _are_few_and_long(graph, node, machine):
         return 1
     *outer, length = graph.type_of(node.tensors[0]).shape
     rows = math.prod(outer)
-    counts = (1 << power for power in range(1, _MOST_PARTS.bit_length()))
-    fitting = [n for n in counts if length % (n * _UNIT) == 0 and length // n >= _LEAST_PART]
+    most = min(_MOST_PARTS, length // _LEAST_PART)
+    divisors = [n for n in range(2, most + 1) if length % n == 0]
+    units = [n for n in divisors if length // n % _UNIT == 0]
+    powers = [n for n in units if n.bit_count() == 1]
+    ways = (powers, units, divisors)
+    fitting = next((way for way in ways if way and way[-1] >= _ENOUGH), divisors)
     return next((n for n in fitting if rows * n >= 2 * machine.sm_count), fitting[-1] if fitting else 1)
 
 

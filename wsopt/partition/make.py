@@ -84,9 +84,16 @@ def _best(graph: Graph, cutter: Cutter) -> Cut:
     prices = cutter.prices
     others = (with_parts_of_rows(graph, prices.machine), with_sliced_inputs(graph))
     cutters = [cutter, *(cutter_of(other, prices) for other in others if other is not graph)]
-    return min(
-        (one.settled() for one in cutters if one is cutter or one.computes), key=lambda cut: cut.microseconds
-    )
+    found, refusal = list[Cut](), None
+    for one in (one for one in cutters if one is cutter or one.computes):
+        try:
+            found.append(one.settled())
+        except LoweringError as error:
+            refusal = refusal or error
+    if not found:
+        assert refusal is not None, "the graph's own cut is refused, or found"
+        raise refusal
+    return min(found, key=lambda cut: cut.microseconds)
 
 
 def is_refused(graph: Graph, machine: Machine) -> bool:
@@ -156,15 +163,20 @@ def _least_us(graph: Graph, machine: Machine) -> float:
 def if_several_are_faster(
     one: Callable[[], Build], several: Callable[[], CutBuild], least_us: Callable[[], float]
 ) -> Build | CutBuild:
-    """The build of `one` kernel, or of `several` where those are clearly faster by the model. The one is not made
-    where several are faster than the least that it takes.
+    """The build of `one` kernel, or of `several` where those are clearly faster by the model, or no structure of one
+    fits. The one is not made where several are faster than the least that it takes.
     """
     cut = several()
     if len(cut.record.steps) == 1:
         return one()
     if cut.record.predicted_us < _CLEARLY * least_us():
         return cut
-    alone = one()
+    try:
+        alone = one()
+    except UndecidedError:
+        raise
+    except InfeasibleError:
+        return cut
     return cut if cut.record.predicted_us < _CLEARLY * float(alone.summary["predicted_us"]) else alone
 
 

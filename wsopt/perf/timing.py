@@ -162,7 +162,8 @@ def instructions(program: TileProgram, machine: Machine) -> float:
     """Instructions of arithmetic of all consumers' loops, a warp: those of whole K-blocks, and those with masks where
     a tile begins and where it ends. Each consumer has code of its own.
     """
-    live, own = live_loops(program.bounds, program.structure), program.by_consumer[0]
+    live = live_loops(program.bounds, program.structure, own=not program.values_apart)
+    own = program.by_consumer[0]
     threads = program.structure.consumer_warps * machine.threads_per_warp
     phases = [op.counts for op in own if isinstance(op.counts, Arithmetic)]
     rescaled = sum(op.counts.elements for op in own if isinstance(op.counts, Rescale))

@@ -12,6 +12,7 @@ and ends; far from both ends of the streamed axis that repeats from tile to tile
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +21,7 @@ from typing import Any
 
 from wsopt.program.tile_order import k_block_counts
 from wsopt.program.types import Structure
-from wsopt.tensors.views import FAR, Bound
+from wsopt.tensors.views import FAR, K_BLOCK, Bound, Role
 
 _START = Bound(0, 1, 0)
 """The streamed axis begins at 0."""
@@ -32,7 +33,8 @@ class Bounds:
 
     `end` is the bound, if any, that is the end of the axis, which a kernel knows when it is launched. Where `masked`
     the graph's own masks end every row before; with `full_rows` every row has an element, for a number was taken for
-    minus infinity. The axis always has a multiple of `whole` elements, such as whole pages.
+    minus infinity. The axis always has a multiple of `whole` elements, such as whole pages. Of axes that are `known`
+    every call has as many elements.
     """
 
     every: tuple[Bound, ...]
@@ -42,10 +44,16 @@ class Bounds:
     masked: bool = False
     full_rows: bool = False
     whole: int = 1
+    known: frozenset[Role] = frozenset()
 
     def end_cuts(self, depth: int) -> bool:
         """Whether the axis may end inside of a K-block of this depth."""
         return self.end is not None and self.whole % depth > 0
+
+    @property
+    def at_run_time(self) -> Bound | None:
+        """The bound that is the end of the axis, where a call may have another one."""
+        return None if Role.STREAM in self.known else self.end
 
 
 def splits(bound: Bound) -> bool:
@@ -115,9 +123,9 @@ def own_k_iterations(bounds: Bounds, s: Structure) -> tuple[float, ...]:
 @dataclass(frozen=True, slots=True)
 class LiveLoops:
     """`most_whole` is an upper bound of the K-blocks of one consumer's tile in which every element counts, without
-    limit infinite; `least_whole` is a lower bound. The others say whether a mask can be at work in
-    K-blocks where a tile `begins` and where it `ends`, and whether a consumer ever `waits` for others' K-blocks
-    before its own.
+    limit infinite; `least_whole` is a lower bound where there are any. The others say whether a mask can be at work
+    in K-blocks where a tile `begins` and where it `ends`, whether a consumer ever `waits` for others' K-blocks
+    before its own or `rests` behind it, and whether it may be `rowless`, beyond the end of the rows.
     """
 
     most_whole: float
@@ -125,19 +133,26 @@ class LiveLoops:
     begins: bool
     ends: bool
     waits: bool
+    rests: bool = True
+    rowless: bool = True
 
 
-def live_loops(bounds: Bounds, s: Structure) -> LiveLoops:
-    """The loops that can run for some tile, some extents of rows and of the streamed axis."""
+def live_loops(bounds: Bounds, s: Structure, *, own: bool = True) -> LiveLoops:
+    """The loops that can run for some tile, some extents of rows and of the streamed axis, where they are not known.
+
+    Consumers look at K-blocks of their `own` rows, or else at those of their tile.
+    """
+    if bounds.known >= K_BLOCK and not (s.shares or any(bound.terms for bound in bounds.every)):
+        return _known_loops(bounds, s, own and s.consumers > 1)
     waits = s.consumers > 1 and any(_comes_later(bound, s) for bound in bounds.every if bound.stream == 1)
     if not all(map(splits, bounds.every)):
-        return LiveLoops(0, least_whole=0, begins=False, ends=True, waits=waits)
+        return LiveLoops(0, least_whole=0, begins=False, ends=True, waits=waits, **_behind(bounds, s))
     # Indices are not negative: other lower bounds never leave anything out.
     lower = [b for b in bounds.every if b.stream > 0 and (b.row < 0 or b.constant < 0 or b.terms)]
     upper = [bound for bound in bounds.every if bound.stream < 0]
-    constants = [bound for bound in upper if bound != bounds.end]
+    constants = [bound for bound in upper if bound != bounds.at_run_time]
     pairs = [*itertools.product((_START, *lower), constants)]
-    ends = bounds.end_cuts(s.depth)
+    ends = bounds.at_run_time is not None and bounds.end_cuts(s.depth)
     # Some end before the first K-block does, for the first rows or for later ones.
     short = any(bound.row < 0 or bound.constant + 1 < s.depth or bound.terms for bound in constants)
     whole = min((_most_whole(one, other, s) for one, other in pairs), default=math.inf)
@@ -150,7 +165,69 @@ def live_loops(bounds: Bounds, s: Structure) -> LiveLoops:
         begins=any(_cuts(b, -b.constant, s) for b in lower),
         ends=ends or any(_cuts(b, b.constant + 1, s) for b in constants),
         waits=waits,
+        **_behind(bounds, s),
     )
+
+
+def _behind(bounds: Bounds, s: Structure) -> dict[str, bool]:
+    """Whether a consumer may be beyond the end of the rows, and whether it may have done before its tile ends."""
+    first = range(bounds.rows)[:: s.tile_rows][-1]
+    rowless = Role.ROW not in bounds.known or first + s.tile_rows - s.rows >= bounds.rows
+    return {"rowless": rowless, "rests": rowless or any(b.row and b.stream < 0 for b in bounds.every)}
+
+
+@functools.lru_cache(maxsize=1024)
+def _known_loops(bounds: Bounds, s: Structure, own: bool) -> LiveLoops:
+    """The loops that run for some tile at extents that are known: as the kernel finds them, tile by tile."""
+    found, tiles = list[tuple[range, range, range]](), range(0, bounds.rows, s.tile_rows)
+    k_blocks = range(-(-bounds.stream // s.depth))
+    for tile in tiles:
+        all_rows = s.splits > 1 and any(bound.row for bound in bounds.every)
+        rows = range(tile, tile + s.tile_rows if all_rows else min(tile + s.tile_rows, bounds.rows))
+        taken, whole = _k_blocks_of(bounds, rows, k_blocks, s.depth)
+        for part in (_part_of(taken, number, s.splits) for number in range(s.splits)):
+            found += [] if own else [(part, part, _within(whole, part))]
+            for row in range(tile, tile + s.tile_rows, s.rows) if own else ():
+                rows = range(row, min(row + s.rows, bounds.rows))
+                found.append((part, *_k_blocks_of(bounds, rows, part, s.depth)))
+    counts = [len(whole) for _, _, whole in found]
+    return LiveLoops(
+        most_whole=max(counts),
+        least_whole=min(filter(None, counts), default=0),
+        begins=any(taken.start < whole.start for _, taken, whole in found),
+        ends=any(whole.stop < taken.stop for _, taken, whole in found),
+        waits=any(part.start < taken.start for part, taken, _ in found),
+        rests=any(taken.stop < part.stop for part, taken, _ in found),
+        rowless=own and _behind(bounds, s)["rowless"],
+    )
+
+
+def _k_blocks_of(bounds: Bounds, rows: range, out_of: range, depth: int) -> tuple[range, range]:
+    """The K-blocks that count for some rows, and those in which all elements do."""
+    first, last, begin, end = rows.start, rows.stop - 1, out_of.start, out_of.stop
+    splitting = [(bound.row, bound.stream, bound.constant) for bound in bounds.every if splits(bound)]
+    start, stop = k_blocks_between(splitting, first, last, begin, end, depth)
+    start = min(start, end)
+    taken = range(start, max(min(stop, end), start) if rows else start)
+    for row, stream, constant in splitting:
+        nearest = row * (first if row >= 0 else last) + constant
+        if stream < 0:
+            end = min(end, max(nearest + 1, 0) // depth)
+        else:
+            begin = max(begin, (max(-nearest, 0) + depth - 1) // depth)
+    return taken, _within(range(begin, end if all(map(splits, bounds.every)) else 0), taken)
+
+
+def _part_of(taken: range, number: int, parts: int) -> range:
+    """One of the parts that a tile's K-blocks are cut into."""
+    first, last = (taken.start + place * len(taken) // parts for place in (number, number + 1))
+    return range(first, last)
+
+
+def _within(whole: range, taken: range) -> range:
+    """K-blocks in which all elements count, out of those that are taken."""
+    start = min(max(whole.start, taken.start), taken.stop)
+    return range(start, max(min(whole.stop, taken.stop), start))
 
 
 def _least_whole(bounds: Bounds, upper: Sequence[Bound], s: Structure) -> int:

@@ -230,6 +230,13 @@ class View:
         begins = zip(self.roles, self.cutouts, strict=False)
         return {role: cutout[0] for role, cutout in begins if cutout and cutout[0]}
 
+    @property
+    def known(self) -> frozenset[Role]:
+        """The axes along which every call has as many elements: inner parts of a dimension."""
+        own = zip(self.roles, self.origin, self.parts, strict=False)
+        inner = frozenset(role for role, dims, (take, _) in own if take and len(dims) == 1)
+        return inner - {self.chosen.role if self.chosen else None}
+
     def stride(self, role: Role) -> int:
         """Elements between neighbours along an axis; 0 where the tensor is broadcast along it."""
         return self.strides[self.roles.index(role)] if role in self.roles else 0

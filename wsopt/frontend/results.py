@@ -1,0 +1,72 @@
+"""What becomes of a product's results beside elementwise operations: reshapes, and transposes that move whole rows.
+
+A kernel stores tiles wherever their rows lie, so a result may have its heads first, or side by side behind a batched
+product. Columns are neighbours in memory in every result: TMA stores no others.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
+from wsopt.frontend.axes import Axes, Dim
+from wsopt.frontend.kinds import VIEWS, Kind, feeding, input_path, is_matmul, is_pointwise
+from wsopt.graph.types import Graph, Node
+
+_LEAST_WIDTH = 64
+"""Columns of a part of a product's, at least, that is a tile of its own."""
+
+
+def check_elementwise(graph: Graph, kind: Kind) -> None:
+    """Refuse what products without reductions have no place for after them."""
+    operands = feeding(graph.nodes, (name for one in graph.nodes if is_matmul(one) for name in one.tensors))
+    reshaped = kind is Kind.PRODUCTS and _may_be_reshaped(graph)
+    for node in graph.nodes:
+        known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
+        known |= node.op == "dequantize" and node.name in operands
+        known |= node.op == "transpose" and node.name in operands
+        known |= reshaped and (node.op == "reshape" or _keeps_columns(node))
+        if not known and input_path(graph, node.name) is None:
+            remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""
+            raise LoweringError(
+                f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
+                f"and elementwise operations after them{remedy}"
+            )
+
+
+def _may_be_reshaped(graph: Graph) -> bool:
+    """Whether results of products may be seen in another shape, which parts or merges their axes: a single row has no
+    axis of rows, and rows of groups are told by offsets.
+    """
+    rows = [graph.type_of(node.name).shape[-2] for node in graph.nodes if is_matmul(node)]
+    grouped = any(node.op == "grouped_matmul" for node in graph.nodes)
+    return min(rows) > 1 and not grouped
+
+
+def _keeps_columns(node: Node) -> bool:
+    """Whether a node is a transpose behind which neighbours in memory are neighbours of a row still."""
+    if node.op != "transpose":
+        return False
+    rank, perm = node.type.rank, node.attr("perm", tuple)
+    return node.type.shape[-1] > 1 and perm[-1] == rank - 1
+
+
+def check_width(axes: Axes, node: Node, part: Dim) -> None:
+    """Refuse parts of columns that leave most of a product's tile empty: a kernel that turns the result is faster."""
+    if axes.extents[part] < _LEAST_WIDTH:
+        raise LoweringError(
+            f"node {node.name}: its result has parts of {axes.extents[part]} columns elsewhere, of which a tile has "
+            f"one; {remedies.VIEW_OF_RESULT.format('transpose')}"
+        )
+
+
+def columns_apart(axes: Axes, atoms: tuple[Dim, ...]) -> bool:
+    """Whether the parts of a product's columns, outer ones first, do not follow each other in some result: a kernel
+    has tiles of the innermost part then, and the others are batches.
+    """
+    for name in axes.graph.outputs:
+        own = axes.all_atoms(name)
+        if {*atoms} <= {*own} and any(pair not in {*pairwise(own)} for pair in pairwise(atoms)):
+            return True
+    return False
