@@ -21,12 +21,12 @@ _LEAST_WIDTH = 64
 def check_elementwise(graph: Graph, kind: Kind) -> None:
     """Refuse what products without reductions have no place for after them."""
     operands = feeding(graph.nodes, (name for one in graph.nodes if is_matmul(one) for name in one.tensors))
-    reshaped = kind is Kind.PRODUCTS and _may_be_reshaped(graph)
+    reshaped = _may_be_reshaped(graph) if kind is Kind.PRODUCTS else frozenset()
     for node in graph.nodes:
         known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
         known |= node.op == "dequantize" and node.name in operands
         known |= node.op == "transpose" and node.name in operands
-        known |= reshaped and (node.op == "reshape" or _keeps_columns(node))
+        known |= node.name in reshaped and (node.op == "reshape" or _keeps_columns(node))
         if not known and input_path(graph, node.name) is None:
             remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""
             raise LoweringError(
@@ -35,13 +35,19 @@ def check_elementwise(graph: Graph, kind: Kind) -> None:
             )
 
 
-def _may_be_reshaped(graph: Graph) -> bool:
-    """Whether results of products may be seen in another shape, which parts or merges their axes: a single row has no
-    axis of rows, and rows of groups are told by offsets.
+def _may_be_reshaped(graph: Graph) -> frozenset[str]:
+    """What is computed of products, if it may be seen in another shape, which parts or merges its axes: a single row
+    has no axis of rows, and rows of groups are told by offsets.
     """
-    rows = [graph.type_of(node.name).shape[-2] for node in graph.nodes if is_matmul(node)]
-    grouped = any(node.op == "grouped_matmul" for node in graph.nodes)
-    return min(rows) > 1 and not grouped
+    products = [node for node in graph.nodes if is_matmul(node)]
+    grouped = any(node.op == "grouped_matmul" for node in products)
+    if grouped or min(graph.type_of(node.name).shape[-2] for node in products) == 1:
+        return frozenset()
+    found = {node.name for node in products}
+    for node in graph.nodes:
+        if not found.isdisjoint(node.tensors):
+            found.add(node.name)
+    return frozenset(found)
 
 
 def _keeps_columns(node: Node) -> bool:

@@ -90,41 +90,6 @@ def _check_operands(
             )
 
 
-<<<<<<< HEAD
-def _check_elementwise(graph: Graph, kind: Kind) -> None:
-    """Refuse what products without reductions have no place for after them."""
-    operands = feeding(graph.nodes, (name for one in graph.nodes if is_matmul(one) for name in one.tensors))
-    reshaped = _may_be_reshaped(graph) if kind is Kind.PRODUCTS else frozenset()
-    for node in graph.nodes:
-        known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
-        known |= node.op == "dequantize" and node.name in operands
-        known |= node.op == "transpose" and node.name in operands
-        known |= node.op == "reshape" and node.name in reshaped
-        if not known and input_path(graph, node.name) is None:
-            remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""
-            raise LoweringError(
-                f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
-                f"and elementwise operations after them{remedy}"
-            )
-
-
-def _may_be_reshaped(graph: Graph) -> frozenset[str]:
-    """What is computed of products, if it may be seen in another shape, which parts or merges its axes: a single row
-    has no axis of rows, and rows of groups are told by offsets.
-    """
-    products = [node for node in graph.nodes if is_matmul(node)]
-    grouped = any(node.op == "grouped_matmul" for node in products)
-    if grouped or min(graph.type_of(node.name).shape[-2] for node in products) == 1:
-        return frozenset()
-    found = {node.name for node in products}
-    for node in graph.nodes:
-        if not found.isdisjoint(node.tensors):
-            found.add(node.name)
-    return frozenset(found)
-
-
-=======
->>>>>>> h4
 def _check_slices(graph: Graph) -> None:
     """Refuse slices of what is computed, and zeros around it; those that slices of inputs make are written so."""
     for node in (node for node in graph.nodes if node.op in ("slice", "pad")):
