@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
-from wsopt.torch import backend
+from wsopt.graph.types import Input
+from wsopt.torch import backend, laying
 
 OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 """All pieces that there are, computed by torch as their graphs say, on any device."""
@@ -26,6 +28,20 @@ def with_pieces(model: Callable[..., Any], **options: Any) -> Callable[..., Any]
     """A model under the backend, with `OPTIONS` or these in their place."""
     found: Callable[..., Any] = torch.compile(model, backend=backend, options=OPTIONS | options)
     return found
+
+
+def copied_inputs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of inputs that are copied in front of a piece's operator from now on."""
+    copied: list[str] = []
+    before = laying.laid
+
+    def laid(tensor: torch.Tensor, item: Input) -> torch.Tensor:
+        found = before(tensor, item)
+        copied.extend([item.name] * (found is not tensor))
+        return found
+
+    monkeypatch.setattr(laying, "laid", laid)
+    return copied
 
 
 class Counted:

@@ -15,13 +15,12 @@ pytestmark = pytest.mark.torch
 
 from torch import Tensor, nn  # noqa: E402
 from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
-from torch_pieces import OPTIONS, fresh, with_pieces  # noqa: E402
+from torch_pieces import OPTIONS, copied_inputs, fresh, with_pieces  # noqa: E402
 
 from wsopt.errors import InputError, RequirementError  # noqa: E402
 from wsopt.graph import Graph, TensorType  # noqa: E402
-from wsopt.graph.types import Input  # noqa: E402
 from wsopt.runtime.torch_reference import relative_error  # noqa: E402
-from wsopt.torch import backend, compiler, explain, laying  # noqa: E402
+from wsopt.torch import backend, compiler, explain  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 from wsopt.torch.report import report_of  # noqa: E402
 from wsopt.torch.rounds import Settled  # noqa: E402
@@ -547,15 +546,7 @@ def test_a_piece_reads_once_what_fx_repeats() -> None:
 @pytest.mark.slow
 def test_inductor_lays_out_what_a_piece_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Inductor computes for a piece lies as its kernel reads it: nothing is copied in front of the operator."""
-    copied: list[str] = []
-    before = laying.laid
-
-    def laid(tensor: Tensor, item: Input) -> Tensor:
-        found = before(tensor, item)
-        copied.extend([item.name] * (found is not tensor))
-        return found
-
-    monkeypatch.setattr(laying, "laid", laid)
+    copied = copied_inputs(monkeypatch)
 
     def model(x: Tensor) -> Tensor:
         q = torch.sin(

@@ -9,10 +9,9 @@ pytestmark = pytest.mark.torch
 
 from torch import Tensor  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
-from torch_pieces import OPTIONS, fresh, with_pieces  # noqa: E402
+from torch_pieces import OPTIONS, copied_inputs, fresh, with_pieces  # noqa: E402
 
-from wsopt.graph.types import Input  # noqa: E402
-from wsopt.torch import backend, laying  # noqa: E402
+from wsopt.torch import backend  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 
 B = torch.bfloat16
@@ -62,15 +61,7 @@ def test_operands_of_products_are_not_copied() -> None:
 @pytest.mark.slow
 def test_inductor_leaves_the_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Inductor computes for a piece has the space at once: nothing is copied in front of the operator."""
-    copied: list[str] = []
-    before = laying.laid
-
-    def laid(tensor: Tensor, item: Input) -> Tensor:
-        found = before(tensor, item)
-        copied.extend([item.name] * (found is not tensor))
-        return found
-
-    monkeypatch.setattr(laying, "laid", laid)
+    copied = copied_inputs(monkeypatch)
 
     def model(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
         return scaled_dot_product_attention(q, k, v, torch.tanh(bias))
