@@ -119,6 +119,17 @@ def test_a_step_behind_a_cache() -> None:
     assert row["error"]["predicted"] < 0.03
 
 
+def test_keys_that_are_read_in_place() -> None:
+    graphs = [medians(row, "graph_us") for row in read("models/h200_grouped_keys.json")["rows"]]
+    short, long, mistral = ({name: f"{us:,.1f}" for name, us in one.items()} for one in graphs)
+    told = page("torch.md")
+    assert f"{short['all']} us for 1 x 16 (Inductor {short['inductor']})" in told
+    assert f"{long['all']} for 1 x 2048 ({long['inductor']})" in told
+    assert f"{mistral['all']} for 1 x 512 ({mistral['inductor']})" in told
+    predicted = [one["predicted"] for one in (short, long, mistral)]
+    assert f"to be faster {predicted[0]}, {predicted[1]} and {predicted[2]}." in told
+
+
 def test_a_gate_with_packed_weights() -> None:
     (row,) = read("models/h200_packed_gate.json")["rows"]
     assert f"on an H200: {beside_inductor(row)} (" in page("torch.md")
