@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 from torch import fx
 
 from wsopt.frontend.kinds import is_matmul
-from wsopt.graph.types import Input, Node, TensorType
+from wsopt.graph.types import Graph, Input, Node, TensorType
 from wsopt.torch.changing import changing
 from wsopt.torch.joining import joined_order, joined_perm
 from wsopt.torch.lower import Lowered
@@ -125,7 +125,30 @@ def _laid(symbols: Symbols, piece: Piece) -> Piece:
         outputs.append(nodes[-1].name)
         orders.append(order)
     graph = replace(piece.graph, nodes=tuple(nodes), outputs=tuple(outputs))
-    return replace(piece, graph=graph, orders=tuple(orders))
+    return replace(piece, graph=_turned_once(graph), orders=tuple(orders))
+
+
+def _turned_once(graph: Graph) -> Graph:
+    """The graph without the turns of its results that are turned back at once, as of heads that FX sees turned."""
+    nodes = {node.name: node for node in graph.nodes}
+    outputs = tuple(_before_turns(nodes, name) for name in graph.outputs)
+    if outputs == graph.outputs or len({*outputs}) < len(outputs):
+        return graph
+    read = set(outputs)
+    for node in reversed(graph.nodes):
+        read |= set(node.tensors) if node.name in read else set()
+    return replace(graph, nodes=tuple(node for node in graph.nodes if node.name in read), outputs=outputs)
+
+
+def _before_turns(nodes: Mapping[str, Node], name: str) -> str:
+    """What a node turns and turns back, if it is computed; else the node itself."""
+    back = nodes[name]
+    turn = nodes.get(back.tensors[0]) if back.op == "transpose" else None
+    if turn is None or turn.op != "transpose" or turn.tensors[0] not in nodes:
+        return name
+    there, perm = turn.attr("perm", tuple), back.attr("perm", tuple)
+    same = all(there[axis] == place for place, axis in enumerate(perm))
+    return turn.tensors[0] if same else name
 
 
 def _check_output(lowered: Lowered, node: Node) -> None:
