@@ -32,14 +32,9 @@ def shared_atoms(known: Sequence[tuple[Value, Dim]], nodes: Mapping[str, Node]) 
     def reshaped(atoms: Shape) -> tuple[int, int]:
         split = [nodes.get(str(x.tensor)) for x, dim in known if split_as(dim, atoms) != dim]
         computed = [node for node in split if node is not None]
-        return sum(map(_elements, computed)), sum(node.op not in VIEWS for node in computed)
+        return sum(node.type.size for node in computed), sum(node.op not in VIEWS for node in computed)
 
     return fine if reshaped(fine) < reshaped(coarse) else coarse
-
-
-def _elements(node: Node) -> int:
-    """Elements of a node's result, but for extents that change."""
-    return math.prod(extent for extent in node.type.shape if isinstance(extent, int))
 
 
 def axes_for(aligned: Sequence[Value], types: Mapping[str, TensorType], nodes: Mapping[str, Node]) -> Runs:

@@ -11,9 +11,8 @@ import math
 from dataclasses import replace
 
 from wsopt.frontend.kinds import VIEWS, is_matmul
-from wsopt.graph.types import Graph, Input
+from wsopt.graph.types import Graph, Input, row_major_strides
 from wsopt.torch.piece import Piece
-from wsopt.torch.values import Shape
 
 _ALIGNMENT = 128
 """Bits of which the distance of rows is a multiple, as TMA wants it."""
@@ -49,13 +48,5 @@ def _spaced(one: Input) -> Input:
     rows = math.prod(shape[:-1])
     if one.strides is not None or rows == 1 or shape[-1] == 1 or not shape[-1] % unit:
         return one
-    return replace(one, strides=_strides(shape, -(-shape[-1] // unit) * unit), constant=False)
-
-
-def _strides(shape: Shape, distance: int) -> Shape:
-    """Strides of a dense tensor whose rows lie this far apart."""
-    found, behind = [1], distance
-    for extent in reversed(shape[1:-1]):
-        found.append(behind)
-        behind *= extent
-    return (*reversed([*found, behind]),) if len(shape) > 1 else (1,)
+    spaced = (*shape[:-1], -(-shape[-1] // unit) * unit)
+    return replace(one, strides=row_major_strides(spaced), constant=False)
