@@ -5,7 +5,8 @@ that comes together, is in `combination.py`.
 
 A work item is a part of a tile: some of its K-blocks. A consumer leaves its partial sums of a part in a workspace and
 arrives at a counter of its rows of the tile. Whoever arrives last reads the partial sums of all parts, always in the
-order of the parts, so that the result does not depend on timing, and computes the epilogue. Nobody waits.
+order of the parts, so that the result does not depend on timing, and computes the epilogue. Nobody waits. By atomics
+all parts of a tile are added up in one place, in whatever order they come, which the last one leaves as zeros.
 
 The workspace has a place for each consumer of each part: for every product the consumer's rows in f32, in the order
 in which the threads have them (`places_of` in the template).
@@ -73,6 +74,7 @@ def device(plan: KernelPlan) -> dict[str, object] | None:
     registers = plan.consumer_registers - _KEPT
     return {
         "ranged": False,
+        "atomics": s.atomics,
         "copies": s.copies,
         "at_once": s.at_once,
         "loop": s.shares
@@ -90,10 +92,10 @@ def workspaces(plan: KernelPlan) -> tuple[Workspace, ...]:
     if plan.s.shares:
         parts = counted + named("blocks") if plan.ranged else 2 * named("blocks")
         counted = counted if plan.ranged else named("blocks")  # fewer than that are shared
-    places = parts * (plan.s.at_once * place_elements(plan))
+    places = (counted if plan.s.atomics else parts) * (plan.s.at_once * place_elements(plan))
     counters = counted * plan.s.at_once
     return (
-        Workspace(_WORKSPACE, DType.F32, places, zeroed=False),
+        Workspace(_WORKSPACE, DType.F32, places, zeroed=plan.s.atomics),
         Workspace(_ARRIVALS, DType.I32, counters, zeroed=True),
     )
 
@@ -159,15 +161,17 @@ def left(plan: KernelPlan, whole: Iterable[str]) -> list[str]:
 
 def brought(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
     """The lines of who has to end a tile: the parts are brought together, and then comes the `epilogue`."""
-    first = shares.first_part(plan) if plan.s.shares else "part // SPLITS * SPLITS"
     parts = parts_of(plan)
+    if plan.s.atomics:
+        return [line for line in epilogue if line]
+    first = shares.first_part(plan) if plan.s.shares else "part // SPLITS * SPLITS"
     begin = f"first_part = {_WORKSPACE} + {_of_consumer(plan, first)} * PARTIAL_SUMS"
     together = [f"combine({', '.join(parts.parameters)})"] if parts else []
     return [begin, *together, *(line for line in epilogue if line)]
 
 
 def _own_part(plan: KernelPlan) -> str:
-    part = shares.part(plan) if plan.s.shares else "part"
+    part = shares.part(plan) if plan.s.shares else "part // SPLITS" if plan.s.atomics else "part"
     return f"own_part = {_WORKSPACE} + {_of_consumer(plan, part)} * PARTIAL_SUMS"
 
 
@@ -181,10 +185,11 @@ def arrives(plan: KernelPlan) -> str:
 def sums(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
     """The lines that add up the sums of an epilogue subtile, one for each product."""
     column, parts, more = _columns(subtile), parts_of(plan), ", parts" if plan.s.shares else ""
+    begin = "own_part" if plan.s.atomics else "first_part"
     if parts:
         return [*parts.sums(names, subtile)]
     return [
-        f"{name} = combined({' + '.join(['first_part', *_product(number), *column])}{more})"
+        f"{name} = combined({' + '.join([begin, *_product(number), *column])}{more})"
         for number, name in enumerate(names)
     ]
 
@@ -194,10 +199,15 @@ def _of_consumer(plan: KernelPlan, number: str) -> str:
     return number if plan.s.at_once == 1 else f"({number} * CONSUMERS + index)"
 
 
-def store(product: int, subtile: int, columns: str, layout: str, name: str) -> str:
-    """The line that leaves so many columns of a product's partial sums from a subtile on in the workspace."""
+def store(plan: KernelPlan, product: int, subtile: int, columns: str, layout: str, name: str) -> str:
+    """The line that leaves so many columns of a product's partial sums from a subtile on in the workspace, or adds them
+    to those that are there.
+    """
     place = " + ".join(["own_part", *_product(product), *_columns(subtile)])
-    return f"gl.store(places_of({place}, {columns}, {layout}), {name})"
+    places = f"places_of({place}, {columns}, {layout})"
+    if plan.s.atomics:
+        return f'gl.atomic_add({places}, {name}, sem="relaxed", scope="gpu")'
+    return f"gl.store({places}, {name})"
 
 
 def stores(plan: KernelPlan) -> list[str]:
@@ -205,7 +215,7 @@ def stores(plan: KernelPlan) -> list[str]:
     found, cut = list[str](), accumulators(plan.s)
     for number, name in enumerate(plan.sums):
         for accumulator, one in zip(accumulator_names(plan.s, name), cut, strict=True):
-            found.append(store(number, one.low, one.columns, one.layout, accumulator))
+            found.append(store(plan, number, one.low, one.columns, one.layout, accumulator))
     return found
 
 

@@ -119,7 +119,7 @@ def stores(plan: KernelPlan) -> list[str]:
         names = [subtile_name(plan.s, name, number, number + 1) for name in plan.sums]
         found += read(plan, names, number)
         of_subtile = number, "SUBTILE_COLUMNS", "SUBTILE_LAYOUT"
-        found += [splits.store(product, *of_subtile, name) for product, name in enumerate(names)]
+        found += [splits.store(plan, product, *of_subtile, name) for product, name in enumerate(names)]
     return found
 
 

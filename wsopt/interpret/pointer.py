@@ -77,28 +77,35 @@ class Pointer:
         self.storage.flat[chosen] = dtypes.convert(wanted, self.dtype)
 
     def atomic_add(self, value: Any, mask: Any, semantics: str, scope: str, program: Program) -> Tensor:
-        """`gl.atomic_add` of a scalar in `program`: the value before; poison where it is masked.
+        """`gl.atomic_add` in `program`: the value before of a scalar, poison where it is masked and of a tensor, whose
+        elements are added in no order.
 
-        InterpreterError for a tensor of pointers, for one that is no scratch (sums would depend on the order of
-        blocks), and for types without such an instruction.
+        InterpreterError for a tensor that is no scratch (sums would depend on the order of blocks), and for types
+        without such an instruction.
         """
-        storage = self.storage
-        if self.type.shape or storage.scratch is None:
-            what = "a tensor of pointers" if self.type.shape else f"{storage.name}, an input or an output"
-            raise InterpreterError(f"atomic_add to {what}: only counters of the launcher's own are known")
+        storage, shape = self.storage, self.type.shape
+        if storage.scratch is None:
+            what = f"{storage.name}, an input or an output"
+            raise InterpreterError(f"atomic_add to {what}: only memory of the launcher's own is known")
         if self.dtype.itemsize < 4:
             raise InterpreterError(f"atomic_add to {storage.name} of {self.dtype}")
-        _, _, chosen, _ = self._addresses(mask)
-        result = np.empty((), self.dtype.numpy)
+        offsets, active, chosen, layout = self._addresses(mask)
+        if _some_twice(chosen):
+            raise RaceError(f"{storage.name} is added to twice by one atomic at the same place")
+        result = np.empty(offsets.shape, self.dtype.numpy)
         dtypes.poison(result)
         if chosen.size:
             storage.check_written(storage.stamps[chosen])
-            storage.scratch.atomic(program, chosen, semantics, scope)
+            if shape:
+                storage.scratch.add(program, chosen, semantics, scope)
+                storage.unordered |= not np.issubdtype(self.dtype.numpy, np.integer)
+            else:
+                storage.scratch.atomic(program, chosen, semantics, scope)
+                result[...] = storage.flat[chosen[0]]
             storage.stamp(storage.stamps, chosen, program.launch)
-            result[...] = storage.flat[chosen[0]]
             added = value.data if isinstance(value, Tensor) else np.asarray(value)
-            storage.flat[chosen] += dtypes.convert(added, self.dtype)
-        return Tensor(result, self.dtype, None)
+            storage.flat[chosen] += dtypes.convert(np.broadcast_to(added, offsets.shape)[active], self.dtype)
+        return Tensor(result, self.dtype, layout)
 
     def _addresses(self, mask: Any) -> tuple[Array, Array, Array, Any]:
         """Return offsets, which of them are active, these alone, and the layout; InterpreterError outside the

@@ -106,6 +106,19 @@ class Scratch:
         if semantics in _RELEASING:  # an atomic goes on with what those before it have released
             self._released[element] = merged(before or {}, _published(program))
 
+    def add(self, program: Program, elements: Array, semantics: str, scope: str) -> None:
+        """All threads add to their elements, in no order; RaceError where a load or a store is not ordered before.
+
+        Nothing is told and nothing learned: InterpreterError where that is asked for.
+        """
+        if semantics != "relaxed" or scope not in SCOPES:
+            raise InterpreterError(f"an atomic of a tensor with semantics {semantics!r} and scope {scope!r}")
+        number = self._begin(program, Kind.ATOMIC, scope=scope)
+        self._check(program, elements, {Kind.LOAD, Kind.STORE})
+        for chain in _distinct(self._since[elements]):
+            self._check_scopes(number, int(elements[self._since[elements] == chain][0]))
+        self._note(number, elements)
+
     def _begin(self, program: Program, kind: Kind, *, alone: bool = False, scope: str = "gpu") -> int:
         """Number the access that begins; one of a single thread is an event of a component of its own."""
         agent = program.agent

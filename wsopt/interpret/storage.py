@@ -53,6 +53,7 @@ class Storage:
         self.stamps: NDArray[np.int16] = np.full(extent, NEVER if poisoned else BEFORE, np.int16)
         self._roles = [role]  # one for all that see this memory
         self.scratch: Scratch | None = None
+        self.unordered = False  # numbers were rounded in whatever order they were added to it
         self._as_given = (
             not poisoned
         )  # every stamp is BEFORE: true of an input for good, which so needs no look

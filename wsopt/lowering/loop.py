@@ -36,7 +36,7 @@ def without_surroundings(s: Structure) -> Structure:
     epilogue's subtiles, which stand around the loop; the tail shortens it and changes no operation. A resident
     block's tile has another loop.
     """
-    around = replace(s, subtiles=1, group=1, tail=0, splits=1, shares=False)
+    around = replace(s, subtiles=1, group=1, tail=0, splits=1, shares=False, atomics=False)
     return around if s.resident else replace(around, persistent=True, occupancy=0)
 
 

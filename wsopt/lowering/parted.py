@@ -22,6 +22,10 @@ _FEW_WAVES, _LONG_LOOP, _PART_ITERATIONS, _SPLIT_GAINS = 2, 16, 2, 0.9
 no longer than the trips of its parts. A part has so many iterations at least, and leaves the busiest block this share
 at most of what fewer parts would.
 """
+_ADDED_PARTS = 3
+"""Parts whose sums L2 adds up, at least: of two it is always as fast to read both
+(`docs/calibration/h200_atomic_sums.json`).
+"""
 _SHARED_WAVES = 8
 """Shares are for tiles of fewer waves. Of more the last one leaves little idle, and where each block counts the
 K-blocks of all tiles that takes longer.
@@ -31,7 +35,11 @@ K-blocks of all tiles that takes longer.
 def with_parts(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
     """The structure, and those of it in which several blocks have parts of its tiles."""
     yield s
-    yield from (replace(s, splits=splits) for splits in split_counts(region, s, machine))
+    added = may_be_added(region, machine)
+    for splits in split_counts(region, s, machine):
+        yield replace(s, splits=splits)
+        if added and splits >= _ADDED_PARTS:
+            yield replace(s, splits=splits, atomics=True)
     if may_share(region, s, machine):
         yield replace(s, shares=True)
 
@@ -66,6 +74,15 @@ def parts_come_together(region: Region, s: Structure, machine: Machine) -> bool:
         return False
     apart = s.sharing is Sharing.PING_PONG or region.full_sources
     return not region.chained or not (apart or _together(region) is None)
+
+
+def may_be_added(region: Region, machine: Machine) -> bool:
+    """Whether L2 may add up the partial sums of a tile's parts, in the order in which they come.
+
+    Not where the graph is deterministic. Where values are computed, a part's sums are rescaled before they are added.
+    emitter.v1: sums in registers.
+    """
+    return not region.deterministic and not region.chained and target_of(machine).sums is Sums.REGISTERS
 
 
 def may_share(region: Region, s: Structure, machine: Machine) -> bool:

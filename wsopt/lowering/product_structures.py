@@ -124,7 +124,8 @@ class _Variants:
                 continue
             for one in placed[k_blocks, transforms]:
                 tail = 0 if one.parted else s.tail
-                yield replace(s, tail=tail, splits=one.splits, shares=one.shares, occupancy=one.occupancy)
+                yield replace(s, tail=tail, splits=one.splits, shares=one.shares, occupancy=one.occupancy,
+                              atomics=one.atomics)  # fmt: skip
             if paired and not same_order(self.region, two := replace(s, tail=0, paired=True)):
                 yield two
 

@@ -144,6 +144,13 @@ def instructions(product: Product, machine: Machine) -> int:
     return (product.rows // machine.mma_rows) * deep * len(parts(product.columns))
 
 
+def tensor_cycles(product: Product, machine: Machine) -> float:
+    """Cycles for which a product's instructions hold the tensor core, one behind the other."""
+    lengths = [part.length for part in parts(product.columns)]
+    each = math.fsum(_instruction_cycles(product, columns, machine) for columns in lengths)
+    return each * (instructions(product, machine) // len(lengths))
+
+
 @cost.register
 def _product(product: Product, machine: Machine) -> Cost:
     """In a loop of products alone the tensor core is shared fairly, so that each takes as long as all of its K-block

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.perf.copies import copy_lines
-from wsopt.perf.costs import PROMOTION, cost, mma_cycles, rest_cycles
+from wsopt.perf.costs import PROMOTION, cost, mma_cycles, rest_cycles, tensor_cycles
 from wsopt.program.demand import Demand
 from wsopt.program.facts import Member, Product, TileGrid
 from wsopt.program.ids import OpKind
@@ -85,14 +85,15 @@ def demand_apart(program: TileProgram, machine: Machine) -> Demand:
     s, whole = program.structure, program.whole
     lines = _lines(asked_of(program, machine))
     product = Product(s.rows, s.columns, s.depth, whole.dtype, s.consumer_warps, paired=s.paired)
-    tensor = mma_cycles(product, machine) * s.at_once * whole.products
+    arithmetic = mma_cycles(product, machine) * s.at_once * whole.products
+    tensor = max(arithmetic, math.ceil(tensor_cycles(product, machine)) * s.at_once * whole.products)
     # A product's instructions read their rows and their columns of shared memory each anew, part by part.
     read = len(parts(s.columns)) * machine.mma_rows + s.columns // s.blocks
     operands = (s.rows // machine.mma_rows) * read * (s.depth * whole.dtype.bits // 8)
     added = sum((op.consumer, op.copy) == (0, 0) for op in program.of(OpKind.ACCUMULATE))
     promotion = added * alu_cycles(machine, PROMOTION, s.rows * s.columns)
     energy = (
-        machine.tensor_energy(whole.dtype.value) * tensor * (1 - machine.paired_blocks_loss * s.paired)
+        machine.tensor_energy(whole.dtype.value) * arithmetic * (1 - machine.paired_blocks_loss * s.paired)
         + machine.power_cycles_per_alu_cycle * promotion * s.at_once
         + machine.power_cycles_per_shared_byte * (whole.products * operands) * s.at_once
         + machine.power_cycles_per_l2_byte * lines

@@ -8,8 +8,9 @@ from graphlib import TopologicalSorter
 
 from wsopt.machine.types import Machine
 from wsopt.perf.copies import outside_cycles
+from wsopt.perf.gpcs import asked_again_bytes
 from wsopt.perf.over_rows import left_bytes
-from wsopt.perf.splits import counting_cycles, split_cost, workspace_bytes
+from wsopt.perf.splits import counting_cycles, moved_bytes, split_cost
 from wsopt.program.facts import Copy
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.known import of_loop
@@ -66,13 +67,13 @@ class Paths:
 def paths_of(program: TileProgram, machine: Machine) -> Paths:
     """The paths of a tile program's bytes.
 
-    Device memory is idle until the first blocks have asked and the first bytes are there, and behind the last stores,
-    and it is not asked for as evenly where SMs have nothing to do. A loop that computes values has its last K-block's
-    way to the sums behind the last bytes, and its parts' way together. Where tiles of rows are the iterations of a
+    Device memory is idle until the first blocks have asked and the first bytes are there, while the parts of a tile
+    come together, and behind the last stores, and it is not asked for as evenly where SMs have nothing to do. A loop
+    that computes values has its last K-block's way to the sums behind the last bytes. Where tiles of rows are the iterations of a
     loop, their time has that already.
     """
     through_l2 = (
-        program.tiles * program.tile_l2_bytes + program.whole.once_bytes + 2 * workspace_bytes(program)
+        program.tiles * program.tile_l2_bytes + program.whole.once_bytes + moved_bytes(program)
     ) + 2 * left_bytes(program, machine)
     l2_us = through_l2 / machine.l2_bandwidth * 1e6
     if program.iteration is not Iteration.K_BLOCKS:
@@ -84,8 +85,9 @@ def paths_of(program: TileProgram, machine: Machine) -> Paths:
     # The trips of a part that another follows take as long as what is asked for meanwhile.
     idle += (waves - 1) * (split.part + split.all / program.structure.splits)
     idle += counting_cycles(program)
+    idle += split.part + split.all
     if program.work is not None:  # what follows the last bytes
-        idle += chain_of(program) + split.part + split.all
+        idle += chain_of(program)
     without = 0.0 if program.structure.shares else 1 - program.tiles / (waves * places)
     idle_us = machine.seconds(idle + waves * _outside(program, machine)) * 1e6
     uneven = 1 + _UNEVEN * without + _SEVERAL_BLOCKS * (program.structure.loops_an_sm > 1)
@@ -99,7 +101,8 @@ def memory_floors_us(
     program's, if they are known.
     """
     paths = paths or paths_of(program, machine)
-    bytes_us = memory_us(program, program.dram_bytes, machine) * paths.short
+    nbytes = program.dram_bytes + asked_again_bytes(program, machine)
+    bytes_us = memory_us(program, nbytes, machine) * paths.short
     return paths.idle_us + bytes_us * paths.uneven, paths.l2_us
 
 

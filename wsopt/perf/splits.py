@@ -2,7 +2,7 @@
 
 Every part of a tile is stored, also the one that comes last: the parts are then added up in their own order, whoever
 that is, so that the sum's bits do not depend on who came when. A store is there for others when the arrival behind
-it is, two trips to L2 and back.
+it is, two trips to L2 and back. By atomics L2 adds each part to those before, and the last one reads one sum.
 
 What a loop that computes values leaves is rescaled as it is added up, some rows at a time, and goes to the epilogue
 by way of the workspace; of rows that no tensor has nothing is stored.
@@ -23,6 +23,11 @@ from wsopt.tensors.views import Role, pow2
 _TRIPS, _TRIP_CYCLES = 2, 700
 """To L2 and back before an arrival is known, the stores' fence and the counter; and the cycles of a trip while others
 copy from device memory, fitted on an H200 (`docs/model/h200_few_tiles.json`).
+"""
+
+_ADDITIONS = 3
+"""Times the bytes of a part's stores that its atomics take of the way to L2. With it what they gain is predicted for three
+to eight parts within 0.6 us, on an H200 (`docs/calibration/h200_atomic_sums.json`).
 """
 
 _COUNT_CYCLES = 400
@@ -61,10 +66,14 @@ def partial_bytes(program: TileProgram) -> int:
     return len(program.summed) * _rows(program) * s.columns * DType.F32.bits // 8 if s.parted else 0
 
 
-def workspace_bytes(program: TileProgram) -> int:
-    """Bytes of all parts of all tiles; of equal shares those that are left for others."""
-    parts = program.tiles if program.shares is None else program.shares.parts
-    return partial_bytes(program) * program.structure.at_once * parts
+def moved_bytes(program: TileProgram) -> int:
+    """Bytes of partial sums that go to L2 and come back: all parts of all tiles, of equal shares those that are left for
+    others. Of sums that atomics add up one comes back, and places are left as they were found.
+    """
+    s, tile = program.structure, partial_bytes(program) * program.structure.at_once
+    if s.atomics:
+        return tile * (_ADDITIONS * program.tiles + 2 * program.tiles // s.splits)
+    return 2 * tile * (program.tiles if program.shares is None else program.shares.parts)
 
 
 def parts_of_a_tile(program: TileProgram) -> int:
@@ -120,8 +129,9 @@ def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
         return SplitCost(0, 0)
     every = nbytes * s.at_once * s.loops_an_sm
     elements = nbytes // (s.consumer_warps * machine.threads_per_warp * DType.F32.bits // 8)
-    part, arrival = load_cycles(every, machine), _TRIPS * _TRIP_CYCLES + machine.latency.barrier
-    parts = parts_of_a_tile(program)
+    part = load_cycles(every * (_ADDITIONS if s.atomics else 1), machine)
+    arrival = _TRIPS * _TRIP_CYCLES + machine.latency.barrier
+    parts = 1 if s.atomics else parts_of_a_tile(program)
     rounds = math.ceil(parts * elements / _IN_FLIGHT)
     if program.work is not None:  # rows after rows, parts after parts; and from the workspace to the epilogue
         rows = math.ceil(_rows(program) / rows_at_once(program, machine))

@@ -20,7 +20,7 @@ from wsopt.perf.copies import load_cycles
 from wsopt.perf.effective_ii import Line, Ramps, beyond_memory, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.over_rows import end_cycles
-from wsopt.perf.paths import Paths, chain_of, memory_floors_us, memory_us, waves_of
+from wsopt.perf.paths import Paths, chain_of, memory_floors_us, memory_us, paths_of, waves_of
 from wsopt.perf.splits import counting_cycles
 from wsopt.program.facts import Arithmetic, Read, Rescale
 from wsopt.program.ids import OpKind
@@ -39,7 +39,8 @@ class Waves:
     takes at least where units and threads wait for one another. `between` is what a tile of such a loop takes
     beside its epilogue and all iterations but the `first`; `code` is the loops' instructions coming to an SM. Where
     device memory bounds the loop, the clock of the SMs, and with it the energy, does not count: it is not
-    `clocked`. `floors` are microseconds of the bytes on the paths that all SMs share.
+    `clocked`. `floors` are microseconds of the bytes on the paths that all SMs share, in `idle` of which device memory
+    has nothing to do before and behind loops of products.
     """
 
     waves: int
@@ -54,6 +55,7 @@ class Waves:
     code: float = 0.0
     clocked: bool = True
     floors: tuple[float, float] = (0.0, 0.0)
+    idle: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Time:
 
 def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = None) -> Waves:
     """The parts of the time that every schedule of a tile program has; `paths` are its own, if they are known."""
-    waves = waves_of(program, machine)
+    waves, paths = waves_of(program, machine), paths or paths_of(program, machine)
     latency, loads = machine.latency, program.of(OpKind.TMA_LOAD)
     floors = memory_floors_us(program, machine, paths)
     if program.iteration is Iteration.TILE:
@@ -119,6 +121,7 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
         first=first,
         code=machine.code_cycles * instructions(program, machine) if program.work is not None else 0.0,
         floors=floors,
+        idle=paths.idle_us if program.demand is not None else 0.0,
     )
 
 
@@ -281,22 +284,27 @@ def power_cycles(fixed: Waves, machine: Machine, cycles: float) -> float:
 def kernel_us(program: TileProgram, machine: Machine, fixed: Waves, running: float) -> float:
     """Microseconds of a kernel whose busiest SM takes `running` cycles at the sustained clock, its launch with it."""
     cycles = running + power_cycles(fixed, machine, running)
-    return together_us(program, machine.seconds(cycles) * 1e6, fixed.floors) + machine.kernel_launch_us
+    sm_us = machine.seconds(cycles) * 1e6
+    return together_us(program, sm_us, fixed.floors, fixed.idle) + machine.kernel_launch_us
 
 
 _PATHS_KNEE = 4.0
 """Exponent of the norm by which the SMs' own time and that of the bytes add up."""
 
 
-def together_us(program: TileProgram, sm_us: float, floors: tuple[float, ...]) -> float:
+def together_us(
+    program: TileProgram, sm_us: float, floors: tuple[float, float], idle_us: float = 0.0
+) -> float:
     """Microseconds of a kernel of which SMs take `sm_us` and the bytes on the paths that all SMs share the `floors`.
 
-    The norm of all, as bytes come early and late: a kernel for which two of them are alike takes longer than each. Of
-    loops over tiles of rows II has that already, and the largest counts.
+    The norm of all, as bytes come early and late: a kernel for which two of them are alike takes longer than each. In
+    loops of products that is so of what lies behind the time in which device memory is idle, which passes whatever
+    is the longest. Of loops over tiles of rows II has all of it already, and the largest counts.
     """
+    dram_us, l2_us = floors
     if program.iteration is Iteration.TILE:
-        return max(sm_us, *floors)
-    return norm((sm_us, *floors), _PATHS_KNEE)
+        return max(sm_us, dram_us, l2_us)
+    return idle_us + norm((max(0.0, sm_us - idle_us), dram_us - idle_us, l2_us), _PATHS_KNEE)
 
 
 def roofline_us(program: TileProgram, machine: Machine) -> float:

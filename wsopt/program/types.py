@@ -69,7 +69,9 @@ class Structure:
     those. Tiles that copies bring may be `stored_by_threads`, without a buffer that a copy reads. With `dynamic` the
     tiles of persistent blocks are taken at run time, each by the block that is free first; without, a block takes
     every so-manieth. With `scaled_sums` scales of groups multiply each group's partial sums; without, every weight
-    before its product. With an `occupancy` an SM has so many blocks at a time, of one consumer each; with 0 a block
+    before its product. With `atomics` the partial sums of all parts of a tile are added to those that are there, by
+    L2, and the last block to arrive reads one sum, whose bits depend on the order in which they came; without, each part
+    has a place of its own. With an `occupancy` an SM has so many blocks at a time, of one consumer each; with 0 a block
     has an SM to itself. Those that are not persistent are `resident`: of one tile each, which their threads read
     and store by address.
     """
@@ -101,6 +103,7 @@ class Structure:
     dynamic: bool = False
     scaled_sums: bool = False
     occupancy: int = 0
+    atomics: bool = False
 
     @property
     def blocks(self) -> int:
@@ -176,6 +179,7 @@ class Structure:
         blocks += "" if self.operands is Operands.REGISTERS else f", operands in {_WORDS[self.operands]}"
         blocks += "" if self.early_release else ", products issued whole"
         blocks += f", sums split {self.splits} ways" if self.splits > 1 else ""
+        blocks += ", added by atomics" if self.atomics else ""
         blocks += ", equal shares of all K-blocks" if self.shares else ""
         blocks += ", pairs of blocks" if self.paired else ""
         blocks += ", lazy rescaling" if self.lazy else ""

@@ -232,6 +232,7 @@ def _blocks(s: Structure) -> str:
     words += [f"{s.copies} a pass"] if s.copies > 1 else []
     words += ["swapped"] if s.swap else []
     words += [f"split {s.splits} ways"] if s.splits > 1 else []
+    words += ["atomics"] if s.atomics else []
     words += ["equal shares"] if s.shares else []
     words += ["pairs"] if s.paired else []
     words += ["scaled sums"] if s.scaled_sums else []

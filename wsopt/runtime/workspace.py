@@ -3,8 +3,8 @@
 The text of this file below its imports stands after that of launcher.py in every emitted kernel.py whose blocks leave
 parts of results, or take their tiles at run time.
 
-A launch finds the counters as zeros and leaves them so: the next one on the stream, and every replay of a CUDA graph,
-needs nothing in between. Launches on two streams may run at the same time, so each stream has a workspace of its own.
+A launch finds the counters, and sums that atomics add up, as zeros and leaves them so: the next one on the stream, and
+every replay of a CUDA graph, needs nothing in between. Launches on two streams may run at the same time, so each stream has a workspace of its own.
 """
 
 from typing import Any
@@ -25,6 +25,14 @@ def _new_workspace(device: Any, elements: int, counters: int) -> Any:
     )
 
 
+def _new_zeros(device: Any, elements: int, counters: int) -> Any:
+    """Memory for so many f32 elements to which atomics add partial sums, and so many counters."""
+    return (
+        torch.zeros((elements,), dtype=torch.float32, device=device),
+        torch.zeros((counters,), dtype=torch.int32, device=device),
+    )
+
+
 def _too_small(workspace: Any, elements: int, counters: int) -> bool:
     return workspace is None or workspace[0].numel() < elements or workspace[1].numel() < counters
 
@@ -39,13 +47,22 @@ class WorkspaceLauncher(Launcher):
     """
 
     def __init__(
-        self, kernel: Any, options: Any, key: Any, bind: Any, inputs: Any, outputs: Any, arguments: int
+        self,
+        kernel: Any,
+        options: Any,
+        key: Any,
+        bind: Any,
+        inputs: Any,
+        outputs: Any,
+        arguments: int,
+        new: Any = _new_workspace,
     ) -> None:
         def bound(tensors: Any, outputs: Any) -> Any:
             return bind(tensors, outputs, self._workspace)
 
         super().__init__(kernel, options, key, bound, inputs, outputs)
         self._arguments = arguments  # how many of the kernel's the workspace is
+        self._new = new
         self._workspaces: dict[Any, Any] = {}  # by device and stream
         self._spare: dict[Any, Any] = {}  # by device: for a stream that captures and has none
         self._made: list[Any] = []
@@ -104,7 +121,7 @@ class WorkspaceLauncher(Launcher):
     def _grown(self, device: Any, before: Any, elements: int, counters: int) -> Any:
         if before is not None:
             elements, counters = max(elements, 2 * before[0].numel()), max(counters, 2 * before[1].numel())
-        self._made.append(_new_workspace(device, elements, counters))
+        self._made.append(self._new(device, elements, counters))
         return self._made[-1]
 
     def _framed(self, layout: Any, inputs: list[Any], given: tuple[Any, ...]) -> Any:
