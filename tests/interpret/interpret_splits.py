@@ -102,7 +102,7 @@ SPLITS = (
         ARRIVAL,
         "gl.atomic_add(workspace_ptr + place(work, index), sums)",
         InterpreterError,
-        "atomic_add to a tensor of pointers",
+        "an atomic of a tensor with semantics 'acq_rel'",
     ),
     Break(
         "no such order",

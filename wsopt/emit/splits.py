@@ -200,8 +200,8 @@ def _of_consumer(plan: KernelPlan, number: str) -> str:
 
 
 def store(plan: KernelPlan, product: int, subtile: int, columns: str, layout: str, name: str) -> str:
-    """The line that leaves so many columns of a product's partial sums from a subtile on in the workspace, or adds them
-    to those that are there.
+    """The line that leaves so many columns of a product's partial sums from a subtile on in the workspace, or adds
+    them to those that are there.
     """
     place = " + ".join(["own_part", *_product(product), *_columns(subtile)])
     places = f"places_of({place}, {columns}, {layout})"

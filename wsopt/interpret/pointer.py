@@ -77,8 +77,8 @@ class Pointer:
         self.storage.flat[chosen] = dtypes.convert(wanted, self.dtype)
 
     def atomic_add(self, value: Any, mask: Any, semantics: str, scope: str, program: Program) -> Tensor:
-        """`gl.atomic_add` in `program`: the value before of a scalar, poison where it is masked and of a tensor, whose
-        elements are added in no order.
+        """`gl.atomic_add` in `program`: the value before of a scalar, poison where it is masked and of a tensor,
+        whose elements are added in no order.
 
         InterpreterError for a tensor that is no scratch (sums would depend on the order of blocks), and for types
         without such an instruction.

@@ -91,7 +91,9 @@ def _launched(
         machine.end_call()
         for (name, tensor), before in zip(outputs.items(), first, strict=True):
             after = tensor.storage.flat
-            if after.tobytes() != before.tobytes() and not (machine.unordered and _rounded(before, after)):
+            if after.tobytes() != before.tobytes() and not (
+                machine.unordered and rounded_alike(before, after)
+            ):
                 raise InterpreterError(f"output {name}: launch {number} gives other bits than the one before")
     return outputs
 
@@ -100,7 +102,7 @@ _ROUNDED = 2.0**-7
 """Share of the largest element by which elements may differ whose sums were rounded in another order: bf16's."""
 
 
-def _rounded(before: Array, after: Array) -> bool:
+def rounded_alike(before: Array, after: Array) -> bool:
     """Whether two launches' elements differ by no more than the order of their sums can make of them."""
     one, other = before.astype(np.float64), after.astype(np.float64)
     known = np.isfinite(one)

@@ -69,8 +69,8 @@ def paths_of(program: TileProgram, machine: Machine) -> Paths:
 
     Device memory is idle until the first blocks have asked and the first bytes are there, while the parts of a tile
     come together, and behind the last stores, and it is not asked for as evenly where SMs have nothing to do. A loop
-    that computes values has its last K-block's way to the sums behind the last bytes. Where tiles of rows are the iterations of a
-    loop, their time has that already.
+    that computes values has its last K-block's way to the sums behind the last bytes. Where tiles of rows are the
+    iterations of a loop, their time has that already.
     """
     through_l2 = (
         program.tiles * program.tile_l2_bytes + program.whole.once_bytes + moved_bytes(program)

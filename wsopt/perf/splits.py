@@ -26,8 +26,8 @@ copy from device memory, fitted on an H200 (`docs/model/h200_few_tiles.json`).
 """
 
 _ADDITIONS = 3
-"""Times the bytes of a part's stores that its atomics take of the way to L2. With it what they gain is predicted for three
-to eight parts within 0.6 us, on an H200 (`docs/calibration/h200_atomic_sums.json`).
+"""Times the bytes of a part's stores that its atomics take of the way to L2: so that what they gain is predicted as
+it was measured on an H200, of two parts next to nothing, of five 1.6 us (`docs/calibration/h200_atomic_sums.json`).
 """
 
 _COUNT_CYCLES = 400
@@ -67,8 +67,8 @@ def partial_bytes(program: TileProgram) -> int:
 
 
 def moved_bytes(program: TileProgram) -> int:
-    """Bytes of partial sums that go to L2 and come back: all parts of all tiles, of equal shares those that are left for
-    others. Of sums that atomics add up one comes back, and places are left as they were found.
+    """Bytes of partial sums that go to L2 and come back: all parts of all tiles, of equal shares those that are left
+    for others. Of sums that atomics add up one comes back, and places are left as they were found.
     """
     s, tile = program.structure, partial_bytes(program) * program.structure.at_once
     if s.atomics:

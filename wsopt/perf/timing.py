@@ -39,8 +39,8 @@ class Waves:
     takes at least where units and threads wait for one another. `between` is what a tile of such a loop takes
     beside its epilogue and all iterations but the `first`; `code` is the loops' instructions coming to an SM. Where
     device memory bounds the loop, the clock of the SMs, and with it the energy, does not count: it is not
-    `clocked`. `floors` are microseconds of the bytes on the paths that all SMs share, in `idle` of which device memory
-    has nothing to do before and behind loops of products.
+    `clocked`. `floors` are microseconds of the bytes on the paths that all SMs share, in `idle` of which device
+    memory has nothing to do before and behind loops of products.
     """
 
     waves: int

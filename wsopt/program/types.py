@@ -69,11 +69,10 @@ class Structure:
     those. Tiles that copies bring may be `stored_by_threads`, without a buffer that a copy reads. With `dynamic` the
     tiles of persistent blocks are taken at run time, each by the block that is free first; without, a block takes
     every so-manieth. With `scaled_sums` scales of groups multiply each group's partial sums; without, every weight
-    before its product. With `atomics` the partial sums of all parts of a tile are added to those that are there, by
-    L2, and the last block to arrive reads one sum, whose bits depend on the order in which they came; without, each part
-    has a place of its own. With an `occupancy` an SM has so many blocks at a time, of one consumer each; with 0 a block
-    has an SM to itself. Those that are not persistent are `resident`: of one tile each, which their threads read
-    and store by address.
+    before its product. With `atomics` L2 adds the partial sums of a tile's parts up as they come, and the last block
+    to arrive reads one sum, whose bits depend on their order; without, each part has a place of its own. With an
+    `occupancy` an SM has so many blocks at a time, of one consumer each; with 0 a block has an SM to itself. Those
+    that are not persistent are `resident`: of one tile each, which their threads read and store by address.
     """
 
     rows: int

@@ -3,8 +3,9 @@
 The text of this file below its imports stands after that of launcher.py in every emitted kernel.py whose blocks leave
 parts of results, or take their tiles at run time.
 
-A launch finds the counters, and sums that atomics add up, as zeros and leaves them so: the next one on the stream, and
-every replay of a CUDA graph, needs nothing in between. Launches on two streams may run at the same time, so each stream has a workspace of its own.
+A launch finds the counters, and sums that atomics add up, as zeros and leaves them so: the next one on the stream,
+and every replay of a CUDA graph, needs nothing in between. Launches on two streams may run at the same time, so each
+stream has a workspace of its own.
 """
 
 from typing import Any
