@@ -61,12 +61,13 @@ def structure(
     tail: int = 0,
     splits: int = 1,
     paired: bool = False,
+    atomics: bool = False,
 ) -> Structure:
     """A structure of small tiles."""
     sharing = Sharing.PING_PONG if ping_pong else Sharing.COOPERATIVE
     return Structure(
         rows, columns, depth, consumers, warps, sharing, persistent, swap, subtiles, 2, copies, tail,
-        splits=splits, paired=paired,
+        splits=splits, paired=paired, atomics=atomics,
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, subtiles=2)),
     "row_values": (row_graphs.weights_and_logsumexp, structure(columns=512, depth=1, consumers=2, rows=4)),
     "split": (builds.residual, structure(columns=128, consumers=2, subtiles=2, splits=3)),
+    "added": (builds.residual, structure(columns=128, consumers=2, subtiles=2, splits=3, atomics=True)),
     "combined": (decoded, structure(columns=128, depth=128, subtiles=2, splits=3)),
     "shared": (
         partial(decoded, batches=6),

@@ -18,9 +18,9 @@ from wsopt.perf.splits import (
     SplitCost,
     counted_at_once,
     counting_cycles,
+    moved_bytes,
     partial_bytes,
     split_cost,
-    workspace_bytes,
 )
 from wsopt.perf.timing import fixed_parts
 from wsopt.program.facts import Shares
@@ -49,7 +49,7 @@ def test_a_part_is_the_sums_of_each_product(h200: Machine) -> None:
     assert partial_bytes(program(h200)) == 64 * 64 * 4
     assert partial_bytes(program(h200, gated(128, 64, 2048))) == 2 * 64 * 64 * 4
     assert partial_bytes(program(h200, cut=replace(CUT, splits=1))) == 0
-    assert workspace_bytes(program(h200)) == 4 * 2 * 64 * 64 * 4
+    assert moved_bytes(program(h200)) == 2 * 4 * 2 * 64 * 64 * 4
 
 
 def test_sums_that_are_not_split_cost_nothing(card: Machine) -> None:
@@ -80,7 +80,22 @@ def test_the_last_block_of_a_tile_has_all_of_it_and_each_its_share(card: Machine
 def test_parts_go_through_l2_twice(h200: Machine) -> None:
     split, whole = program(h200), program(h200, cut=replace(CUT, splits=1))
     more = memory_floors_us(split, h200)[1] - memory_floors_us(whole, h200)[1]
-    assert more == pytest.approx(2 * workspace_bytes(split) / h200.l2_bandwidth * 1e6)
+    assert more == pytest.approx(moved_bytes(split) / h200.l2_bandwidth * 1e6)
+
+
+def test_parts_that_atomics_add_up_come_back_as_one(card: Machine) -> None:
+    """Each part takes the way to L2 for three times its 1,024 cycles; one of them, 32 KiB, comes back at 64 bytes a
+    cycle, and its place is left as zeros.
+    """
+    added = program(card, cut=replace(CUT, atomics=True))
+    assert split_cost(added, card) == SplitCost(3 * 1024 + 2 * 700 + 20, 700 + 512)
+    assert moved_bytes(added) == (3 * 4 + 2) * 2 * 64 * 64 * 4
+
+
+def test_device_memory_is_idle_while_parts_come_together(card: Machine) -> None:
+    split, whole = program(card), program(card, cut=replace(CUT, splits=1))
+    cost, idle = split_cost(split, card), fixed_parts(split, card).idle - fixed_parts(whole, card).idle
+    assert idle == pytest.approx(card.seconds(cost.part + cost.all) * 1e6)
 
 
 def test_parts_come_in_waves(h200: Machine) -> None:
@@ -153,7 +168,7 @@ def test_only_what_is_left_for_others_goes_through_the_workspace(h200: Machine) 
     shared = program(h200, attending(200, 8192), SHARED)
     assert shared.shares is not None
     assert 0 < shared.shares.parts <= 2 * h200.sm_count
-    assert workspace_bytes(shared) == shared.shares.parts * 8 * 64 * 4
+    assert moved_bytes(shared) == 2 * shared.shares.parts * 8 * 64 * 4
 
 
 def test_products_share_what_whole_waves_leave(h200: Machine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,11 +26,16 @@ from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.requirements import triton_release
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.parts import parts, summed
-from wsopt.tensors.views import Packing, Role, pow2
+from wsopt.tensors.views import BATCHES, Packing, Role, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)
 _SUMMED_COLUMNS = 192
 """Columns of a product's tile that are a sum of powers of two, 128 + 64, and taken wherever 128 are too few."""
+_SUMMED_OF_FEW, _FEW_WAVES = (96, 160), 2
+"""Others, 64 + 32 and 128 + 32, where an output is fewer tiles of 128 x 128 than so many waves: there it counts how
+many tiles there are: a product of 4096 x 576 x 2048 takes 18.9 us with 96 and 19.8 with 160 columns, and with 192 it
+takes 23.4 (`docs/calibration/h200_settled.json`).
+"""
 
 
 def product_structures(region: Region, machine: Machine, lifted: Lifted) -> Iterator[Structure]:
@@ -66,7 +72,7 @@ def _first_structures(
     # Weights that the loop computes are the rows: of few columns one instruction has all.
     own = max(machine.mma_columns_step, min(16, pow2(region.extent(Role.COLUMN))))
     least = machine.mma_columns_step if swap else own if region.body else 64
-    sizes = [*_columns(region.extent(column_role(swap)), least, machine)]
+    sizes = [*_columns(region.extent(column_role(swap)), least, machine, few=_few_tiles(region, machine))]
     cuts = {size: subtile_counts(size) for size in sizes}
     counts = sorted({count for cut in cuts.values() for count in cut})
     tiles = _tiles(region, machine, sizes, depths, lifted)
@@ -215,12 +221,19 @@ def _transforms(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, 
     return (0, *target_of(machine).transforms) if region.body and own else (0,)
 
 
-def _columns(extent: int, least: int, machine: Machine) -> Iterator[int]:
+def _few_tiles(region: Region, machine: Machine) -> bool:
+    """Whether an output, of products alone, has few tiles of 128 x 128."""
+    elements = math.prod(map(region.extent, (*BATCHES, Role.ROW, Role.COLUMN)))
+    return not region.body and elements < _FEW_WAVES * machine.sm_count * 128**2
+
+
+def _columns(extent: int, least: int, machine: Machine, *, few: bool) -> Iterator[int]:
     """Columns of a product's tile, of so many in all: powers of two from the `least` up to what one instruction
     takes, no more than the extent needs; last, where sums are in registers, sums of powers of two: 192 = 128 + 64,
     and the least one that holds all columns, 96 = 64 + 32, whose last part is an epilogue subtile or more of them.
 
-    Others have a part of which an instruction takes as long as one of twice its columns.
+    Others have a part of which an instruction takes nearly as long as one of twice its columns: with them only a
+    `few` tiles are cut.
     """
     sizes = [least << n for n in range((machine.mma_columns_max // least).bit_length())]
     yield from (size for size in sizes if size == least or size < 2 * extent)
@@ -229,6 +242,8 @@ def _columns(extent: int, least: int, machine: Machine) -> Iterator[int]:
         wanted = {_SUMMED_COLUMNS} if extent > parts(_SUMMED_COLUMNS)[0].length else set()
         if sizes[0] < whole < sizes[-1] and whole not in sizes:
             wanted.add(whole)
+        if few:
+            wanted.update(size for size in _SUMMED_OF_FEW if least < size < extent)
         yield from sorted(wanted)
 
 
