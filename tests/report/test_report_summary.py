@@ -41,6 +41,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "dynamic": False,
             "scaled_sums": False,
             "occupancy": 0,
+            "atomics": False,
         },
         "ii_cycles": 512,
         "partitions": [
