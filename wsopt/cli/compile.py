@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,66 +70,52 @@ def compile_(
     from wsopt.folder import check_target
     from wsopt.graph.symbolic import SymbolicGraph, load_any
     from wsopt.machine.load import load_machine
-    from wsopt.partition.make import one_or_several
-    from wsopt.program.conditions import FREE
     from wsopt.schedule.spec import parse_conditions
 
     under = listed(specs)
     _tuned_options(tuned=tuned, card=card, time_limit=time_limit, under=under, scheduler=scheduler)
-    conditions = FREE if under is None else parse_conditions(under, "--under")
+    conditions = None if under is None else parse_conditions(under, "--under")
     target = output or Path(f"{graph.stem}.wsopt")
     read = load_any(graph)
     asked = _Asked(load_machine(machine), target, time_limit, not no_cache, scheduler, as_json)
     check_target(target)
     if isinstance(read, SymbolicGraph):
-        told = "is for graphs of numbers, not for one with dims"
-        _one_kernel_options(tuned=tuned, under=under, what=told)
-        if cut:
-            raise typer.BadParameter(told, param_hint="--cut")
+        _no_options_of_one_graph(tuned=tuned, under=under, cut=cut)
         _compile_range(read, asked, kernels)
         return
     if kernels is not None:
         raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
-    one = functools.partial(_one_kernel, read, asked, conditions, tuned=tuned, card=card)
-    several = functools.partial(_several_kernels, read, asked)
     if cut:
         _one_kernel_options(tuned=tuned, under=under, what="is for one kernel, not for a cut")
-        _write(several(), asked)
-    elif tuned or under is not None:
-        _write(one(), asked)
-    else:
-        _write(one_or_several(read, asked.machine, one, several, weighed=time_limit is None), asked)
+    _compile_graph(read, asked, conditions, cut=cut, tuned=tuned, card=card)
 
 
-def _one_kernel(
-    graph: TensorGraph, asked: _Asked, conditions: Conditions, *, tuned: bool, card: str | None
-) -> Build:
-    from wsopt.batch import BuildTask, build_at
+def _compile_graph(
+    graph: TensorGraph,
+    asked: _Asked,
+    under: Conditions | None,
+    *,
+    cut: bool,
+    tuned: bool,
+    card: str | None,
+) -> None:
+    from wsopt.request import Request
 
     with progress() as show:
-        if tuned:
-            from wsopt.tune.tuned import tuned_build
-
-            return tuned_build(
-                graph, asked.machine, card=card, use_cache=asked.use_cache, progress=show, tell=tell
-            )
-        task = BuildTask(graph, asked.machine, under=conditions, seconds=asked.seconds)
-        return build_at(asked.scheduler, task, use_cache=asked.use_cache, progress=show)
-
-
-def _several_kernels(graph: TensorGraph, asked: _Asked) -> CutBuild:
-    from wsopt.partition.make import build_cut
-    from wsopt.pool.cluster import workers_at
-
-    with progress() as show, workers_at(asked.scheduler) as workers:
-        return build_cut(
+        found = Request(
             graph,
             asked.machine,
+            under=under,
             seconds=asked.seconds,
+            cut=cut,
+            tuned=tuned,
+            card=card,
             use_cache=asked.use_cache,
-            workers=workers,
+            scheduler=asked.scheduler,
             progress=show,
-        )
+            tell=tell,
+        ).build()
+    _write(found, asked)
 
 
 def _write(found: Build | CutBuild, asked: _Asked) -> None:
@@ -198,6 +183,14 @@ def _one_kernel_options(*, tuned: bool, under: str | None, what: str) -> None:
     given = {"--tuned": tuned, "--under": under is not None}
     for option in (option for option, there in given.items() if there):
         raise typer.BadParameter(what, param_hint=option)
+
+
+def _no_options_of_one_graph(*, tuned: bool, under: str | None, cut: bool) -> None:
+    """Refuse options that are about a graph of numbers, where one has named dimensions."""
+    told = "is for graphs of numbers, not for one with dims"
+    _one_kernel_options(tuned=tuned, under=under, what=told)
+    if cut:
+        raise typer.BadParameter(told, param_hint="--cut")
 
 
 def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:
