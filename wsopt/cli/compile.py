@@ -41,9 +41,16 @@ class _Asked:
 
 def compile_(
     graph: Graph,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="the folder to write")] = None,
-    machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
-    time_limit: Annotated[float | None, typer.Option(min=0.001, help="seconds for the whole command")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="the folder to write (default: GRAPH.wsopt)"),
+    ] = None,
+    machine: Annotated[
+        str, typer.Option(metavar="NAME|FILE", help="a card's name or a machine file")
+    ] = "h200",
+    time_limit: Annotated[
+        float | None, typer.Option(min=0.001, metavar="S", help="seconds for the whole command")
+    ] = None,
     specs: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,9 +59,12 @@ def compile_(
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="neither read nor write the cache")] = False,
     tuned: Annotated[bool, typer.Option("--tuned", help="choose by what `tune` has measured")] = False,
-    card: Annotated[str | None, typer.Option(help="with --tuned: the GPU, if several were measured")] = None,
+    card: Annotated[
+        str | None, typer.Option(metavar="NAME", help="with --tuned: the GPU, if several were measured")
+    ] = None,
     kernels: Annotated[
-        int | None, typer.Option(min=1, max=64, help="of a graph with dims: kernels at most (default 4)")
+        int | None,
+        typer.Option(min=1, max=64, metavar="N", help="of a graph with dims: kernels at most (default 4)"),
     ] = None,
     cut: Annotated[
         bool, typer.Option("--cut", help="look for a cut into kernels also where one kernel computes all")
@@ -62,7 +72,10 @@ def compile_(
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a graph into a folder with graph.json, schedule.json, kernel.py, report.txt and search.json.
+    """Compile a graph into a build folder.
+
+    It has graph.json, schedule.json, kernel.py, report.txt and search.json, and is GRAPH.wsopt in the current folder
+    if -o names no other.
 
     A graph that no single kernel computes is cut into several, with one run(); so are some for which several are
     clearly faster. One with named dimensions (dims) is compiled for their ranges, to a few kernels with one run().
@@ -84,7 +97,7 @@ def compile_(
         _compile_range(read, asked, kernels)
         return
     if kernels is not None:
-        raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
+        raise typer.BadParameter("is for a graph with named dimensions (dims)", param_hint="--kernels")
     if cut:
         _one_kernel_options(tuned=tuned, under=under, what="is for one kernel, not for a cut")
     _compile_graph(read, asked, conditions, cut=cut, tuned=tuned, card=card)
@@ -163,17 +176,21 @@ def _tuned_options(
     """Refuse options that exclude `--tuned`, and the one that wants it."""
     if tuned and time_limit is not None:
         raise typer.BadParameter(
-            "a search that is cut short has no fixed candidates", param_hint="--time-limit"
+            "does not go with --tuned: a search that is cut short has no fixed candidates",
+            param_hint="--time-limit",
         )
     if card is not None and not tuned:
         raise typer.BadParameter(
-            "says whose measurements count, and wants --tuned beside it", param_hint="--card"
+            "goes with --tuned alone: it says whose measurements count", param_hint="--card"
         )
     if tuned and under is not None:
-        raise typer.BadParameter("what `tune` has measured was made without conditions", param_hint="--under")
+        raise typer.BadParameter(
+            "does not go with --tuned: what `tune` has measured was made without conditions",
+            param_hint="--under",
+        )
     if tuned and scheduler is not None:
         raise typer.BadParameter(
-            "`tune --scheduler` finds the candidates, and --tuned has them from the cache",
+            "does not go with --tuned, which has the candidates from the cache; `tune --scheduler` finds them",
             param_hint="--scheduler",
         )
 

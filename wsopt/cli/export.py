@@ -17,7 +17,11 @@ def export(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
 ) -> None:
-    """Write a build as a cubin, launch.json and a C++ launcher that needs the CUDA driver alone. No GPU is needed."""
+    """Write a build as a cubin and a C++ launcher.
+
+    A description of the launch, launch.json, is beside them. The launcher needs the CUDA driver alone. No GPU is
+    needed to export.
+    """
     from wsopt.export.write import export_folder
     from wsopt.requirements import require_triton
 

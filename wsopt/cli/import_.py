@@ -30,7 +30,7 @@ def import_(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
 ) -> None:
-    """Read a model of another format and write it as a graph, which compile takes.
+    """Write a model of another format as a graph.
 
     What no graph says is listed, all of it, and nothing is written then.
     """

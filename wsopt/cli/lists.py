@@ -42,7 +42,10 @@ def _cell(value: object) -> str:
 
 
 def ops(as_json: AsJson = False) -> None:
-    """List the operations of the graph format, and mark those that no kernel takes yet."""
+    """List the operations of the graph format.
+
+    Those that no kernel takes yet are marked.
+    """
     from wsopt.graph.ops import OPS
     from wsopt.lowering.support import is_lowered
     from wsopt.machine.load import load_machine

@@ -14,8 +14,12 @@ from wsopt.terminal import print_json, print_text, progress
 
 def run(
     folder: Folder,
-    device: Annotated[str, typer.Option(help="cpu (interpreter, reduced extents) or cuda")] = "cpu",
-    seeds: Annotated[int, typer.Option(min=1, max=100_000, help="interleavings, or random inputs")] = 20,
+    device: Annotated[
+        str, typer.Option(metavar="cpu|cuda", help="cpu (interpreter, reduced extents) or cuda")
+    ] = "cpu",
+    seeds: Annotated[
+        int, typer.Option(min=1, max=100_000, metavar="N", help="interleavings, or random inputs")
+    ] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Execute a build and compare it with what its graph means."""
