@@ -126,28 +126,40 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
     Batches of products that are not reduced may be merged into rows, so that all are kept, and each has a share of
     the rows. An axis that lies inside another one in a dimension of a tensor stays, for the kernel knows its extent.
     """
-    row, column, found = row_role(s.swap), column_role(s.swap), dict[Dim, int]()
-    rows = math.ceil((2 * s.tile_rows + s.rows // 2) / ALIGNMENT) * ALIGNMENT
-    columns = math.ceil((2 * s.columns + s.columns // 4) / ALIGNMENT) * ALIGNMENT
-    rest = (s.tail or s.depth) * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST
-    targets = {row: rows + _ragged_rows(axes) * (not s.swap), column: columns, Role.SEGMENT: _SEGMENTS}
-    whole = _fragment(axes)
-    targets[Role.STREAM] = math.ceil(((k_iterations - 1) * s.depth + rest) / whole) * whole
-    if axes.kind is Kind.PRODUCTS and axes.batches:
-        targets[Role.ROW] = math.ceil(targets[Role.ROW] / (_BATCHES * ALIGNMENT)) * ALIGNMENT
+    targets, found = _product_targets(axes, s, k_iterations), dict[Dim, int]()
     for axis, role in axes.roles.items():
         extent, target = axes.extents[axis], targets.get(role, _BATCHES)
         kept = axes.kind is Kind.REDUCED and role is Role.COLUMN
         found[axis] = target if longer and role is Role.STREAM else extent if kept else min(target, extent)
     for role in (Role.COLUMN, Role.STREAM) if axes.kind.plain else ():
         streams = role is Role.STREAM
-        found |= _in_parts(
-            axes, role, targets[role], kept=streams and bool(s.tail), longer=longer and streams
-        )
+        kept = streams and bool(s.tail)
+        found |= _in_parts(axes, role, targets[role], kept=kept, longer=longer and streams)
     found |= batches_in_parts(axes, targets) if axes.kind.plain else {}
     few = () if axes.kind is Kind.PRODUCTS else axes.batches[1:]
-    inner = _inner_roles(axes)
-    moved = moved_axes(axes)
+    return alike(found, shared_axes(axes)) | dict.fromkeys(few, 1) | _known_extents(axes)
+
+
+def _product_targets(axes: Axes, s: Structure, k_iterations: int) -> dict[Role, int]:
+    """The extents that axes of products get by their roles."""
+    rows = math.ceil((2 * s.tile_rows + s.rows // 2) / ALIGNMENT) * ALIGNMENT
+    columns = math.ceil((2 * s.columns + s.columns // 4) / ALIGNMENT) * ALIGNMENT
+    rest = (s.tail or s.depth) * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST
+    whole = _fragment(axes)
+    targets = {
+        row_role(s.swap): rows + _ragged_rows(axes) * (not s.swap),
+        column_role(s.swap): columns,
+        Role.SEGMENT: _SEGMENTS,
+        Role.STREAM: math.ceil(((k_iterations - 1) * s.depth + rest) / whole) * whole,
+    }
+    if axes.kind is Kind.PRODUCTS and axes.batches:
+        targets[Role.ROW] = math.ceil(targets[Role.ROW] / (_BATCHES * ALIGNMENT)) * ALIGNMENT
+    return targets
+
+
+def _known_extents(axes: Axes) -> dict[Dim, int]:
+    """The axes whose extents a kernel knows, for they lie inside another one in a dimension of a tensor."""
+    inner, moved = _inner_roles(axes), moved_axes(axes)
     known = {
         axis: axes.extents[axis] for axis, role in axes.roles.items() if role in inner and axis not in moved
     }
@@ -155,7 +167,7 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
         # A group of batch elements that share an operand may be rows: it is such a part too.
         dims = (dim for use in axes.paths for dim in axes.raw_view(use).dims)
         known |= {dim.axis: axes.extents[dim.axis] for dim in dims if dim.part[0]}
-    return alike(found, shared_axes(axes)) | dict.fromkeys(few, 1) | known
+    return known
 
 
 def _inner_roles(axes: Axes) -> frozenset[Role]:
