@@ -23,6 +23,17 @@ from wsopt.tensors.views import TRANSPOSED_BITS, Role
 ALIGNMENT = 16
 """Extents stay multiples of 16 elements, so that TMA can move tensors of every element type."""
 
+BATCHES = 2
+"""Elements of a batch axis at most."""
+
+SHORTEST = 8
+"""Rows, and elements of the streamed axis, of the shortest run: a part of one K-block. Elements of the last K-block
+where a tail of 16 is too short for a multiple of 16.
+"""
+
+BOX = 256
+"""Elements that rows are multiples of where TMA sees them in parts."""
+
 
 def parse_derived(data: dict[str, Any], graph: Graph) -> Graph:
     """The graph that was derived from a checked one. Raises InternalError where it is none: no fault of the input."""
