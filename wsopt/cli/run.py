@@ -31,7 +31,8 @@ def run(
     else:
         lines = result.get("lines")
         ran = f", {lines['run']} of {lines['of']} lines ran" if lines else ""
-        errors = f"relative error {result['max_relative_error']:.1e}, of the worst row {result['max_row_error']:.1e}"
+        of_row = f"of the worst row {result['max_row_error']:.1e} beyond its rounding"
+        errors = f"relative error {result['max_relative_error']:.1e}, {of_row}"
         print_text(f"{folder}: {result['seeds']} seeds on {device}, {errors}{ran}")
 
 
