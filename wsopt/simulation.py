@@ -52,7 +52,7 @@ _ENDS = 6
 """Of the first blocks and of the last so many run where a mask reaches too far for all: numbers are not compared."""
 
 _COLUMN_TILES = 3
-"""Tiles of columns that a kernel of rows is executed on, at most (`lowering/reduced_rows.py`)."""
+"""Tiles of columns that a kernel of rows is executed on, at most (`lowering/reduced.py`)."""
 
 _SMALLER, _SHRINKS = 1 / 16, 2
 """Factor of inputs for which outputs overflow, and how often it is applied."""
