@@ -268,13 +268,9 @@ class Consumer:
 
     def _loops(self) -> list[str]:
         """The loops, with what goes on before, under and after them."""
-        plan, vectors = self.plan, self.plan.prefetched.values()
-        under = load_lines(vectors, plan.place("rows", "columns"), plan.s)
-        under += [self._rows] if self._counts_rows and plan.columns and under else []
-        later = plan.split or plan.refill.first or plan.refill.apart
-        under += [] if later else [inputs.input_loads(plan)]
+        plan, under = self.plan, self._under()
         if not plan.in_loop:
-            stored = [] if plan.split else store_lines(vectors)
+            stored = [] if plan.split else store_lines(plan.prefetched.values())
             return [*under, tensor_sums.wait(plan), *records.behind_loop(plan), *stored]
         if plan.program.long_rows:
             return self._passes_over_rows()
@@ -287,13 +283,25 @@ class Consumer:
         lines += records.stamp(plan, PartitionRole.CONSUMER, records.LOOP)
         for stretch in self.stretches:
             lines += self._stretch(stretch, under if begun else [])
-        lines += [self._passed("end", "tile_end")] if plan.own_k_blocks and self.live.rests else []
+        return [*lines, *self._behind()]
+
+    def _under(self) -> list[str]:
+        """Lines that run under a tile's first products: loads of what the epilogue reads, and places of rows."""
+        plan = self.plan
+        under = load_lines(plan.prefetched.values(), plan.place("rows", "columns"), plan.s)
+        under += [self._rows] if self._counts_rows and plan.columns and under else []
+        later = plan.split or plan.refill.first or plan.refill.apart
+        return [*under, *([] if later else [inputs.input_loads(plan)])]
+
+    def _behind(self) -> list[str]:
+        """Lines behind the loops over K-blocks: others' K-blocks, the tile that is held, the ends of products."""
+        plan, vectors = self.plan, self.plan.prefetched.values()
+        lines = [self._passed("end", "tile_end")] if plan.own_k_blocks and self.live.rests else []
         if plan.values_apart:
             return [*lines, *tensor_values.whole(self.operations), *store_lines(vectors)]
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
         lines += [tensor_sums.wait(plan)] if plan.sums_apart else []
-        lines += records.behind_loop(plan)
-        return [*lines, *([] if plan.split else store_lines(vectors))]
+        return [*lines, *records.behind_loop(plan), *([] if plan.split else store_lines(vectors))]
 
     def _passes_over_rows(self) -> list[str]:
         """The loops over the parts of rows that no SM holds, with what follows the first one."""
