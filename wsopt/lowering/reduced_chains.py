@@ -1,4 +1,4 @@
-"""Reduced extents of chains of products, such as attention: a few tiles, as far as masks reach, and beyond.
+"""Reduced extents of chains of products: a few tiles, as far as masks reach, and beyond.
 
 Consumers look at K-blocks of their own, so the last tile of rows leaves one of them without any; and where queries
 are as many as keys they stay so, since a mask means them both.
