@@ -204,10 +204,8 @@ class Axes:
         for dim, stride in enumerate(strides):
             atoms = self.atoms(end, dim)
             for place, atom in enumerate(atoms):
-                extent, step = (
-                    self.extents[atom],
-                    math.prod(self.extents[inner] for inner in atoms[place + 1 :]),
-                )
+                extent = self.extents[atom]
+                step = math.prod(self.extents[inner] for inner in atoms[place + 1 :])
                 if counted := self.counted((end, dim)):
                     dims.append(RawDim(atom, self.shapes[end][dim], stride, (dim,), (0, 1), each=counted[1]))
                     continue

@@ -13,10 +13,8 @@ _LINE = 60
 
 def cut_text(record: CutRecord) -> str:
     """The report of a build."""
-    launches, kernels = (
-        counted(len(record.steps), "launch", "launches"),
-        counted(len(record.folders), "kernel"),
-    )
+    launches = counted(len(record.steps), "launch", "launches")
+    kernels = counted(len(record.folders), "kernel")
     lines = [
         f"{record.name} on {record.machine}: {launches} of {kernels}, predicted {record.predicted_us:,.1f} us "
         f"(rooflines {record.roofline_us:,.1f} us)",
