@@ -95,12 +95,15 @@ def merged(dims: tuple[RawDim, ...], outer: Dim, inner: Dim, group: int = 0) -> 
     return tuple(joined if dim is second else dim for dim in dims if dim is not first)
 
 
-def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> View:
+def _view(
+    raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role], *, by_address: bool = False
+) -> View:
     """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory.
 
     What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is. Of a product's
     operand a dimension of one element comes before one with elements that lie together, along which it may lie: a
-    column of `[k, 1]` lies along what is contracted.
+    column of `[k, 1]` lies along what is contracted. A tensor of which neighbours
+    along the columns share an element may be read `by_address`.
     """
     outermost = {role: number for number, role in enumerate(BATCHES)} | {Role.SEGMENT: 0}
     multiplied = any(roles[dim.axis] is Role.STREAM for dim in dims)
@@ -128,6 +131,7 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
         zero=raw.zero,
         offset=raw.offset,
         single=raw.single,
+        by_address=by_address and any(dim.each > 1 and roles[dim.axis] is Role.COLUMN for dim in ordered),
     )
 
 
@@ -165,7 +169,9 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
         own = [axis for axis, role in roles.items() if role is whole]
         for outer in reversed(own[:-1]):
             # Elements alone were seen to lie together, and an index along them is put together from theirs.
-            groups = axes.kind is Kind.FACTORED or (whole is Role.STREAM and axes.kind is Kind.COMPUTED)
+            groups = axes.kind in (Kind.FACTORED, *_MERGED) or (
+                whole is Role.STREAM and axes.kind is Kind.COMPUTED
+            )
             together = mergeable(views, outer, own[-1], singles, groups=groups)
             apart = {outer, own[-1]} & set(counted) or not together
             if apart and axes.kind is not Kind.ELEMENTWISE:
@@ -212,7 +218,10 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
         roles |= dict.fromkeys(heads, Role.HEAD)
     found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
     kept = dict(zip(raws, views, strict=True))
-    seen = {key: _view(raw, kept[key], _with_chosen(raw, kept, roles)) for key, raw in raws.items()}
+    seen = {
+        key: _view(raw, kept[key], _with_chosen(raw, kept, roles), by_address=axes.kind in _MERGED)
+        for key, raw in raws.items()
+    }
     seen = {key: _chosen(raws[key], view, seen) for key, view in seen.items()}
     return Layout(seen, roles, tuple((role, found[role]) for role in Role if role in found))
 
