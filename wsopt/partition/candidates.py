@@ -7,6 +7,7 @@ between two of its nodes, for a kernel reads its inputs before it writes its out
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from wsopt.frontend.kinds import is_pointwise, reduces_rows
 from wsopt.partition.accept import Answer, Oracle
 from wsopt.partition.pieces import Piece, pieces_of
-from wsopt.partition.web import Web, members
+from wsopt.partition.web import Web, members, union
 
 PATIENCE = 3
 """How many times a part that is refused may grow before nothing more is expected of it."""
@@ -91,9 +92,9 @@ def groups(web: Web, oracle: Oracle) -> tuple[int, ...]:
 
     Where one node alone reads a result, computes element by element or reduces, brings nothing else from memory than
     inputs of the graph, and gives no more bytes than it takes, a cut before it moves no fewer bytes than one behind
-    it. They are together unless the front end takes one of the two and not both. Nodes that reduce the same result
-    are together if the front end takes them so. What is reduced once more may well be cut from it: a kernel that
-    reduces along both axes has fewer rows, and leaves SMs without one where they are too few.
+    it. They are together unless the front end takes one of the two and not both. Nodes that reduce the same result,
+    or the same inputs, are together if the front end takes them so. What is reduced once more may well be cut from
+    it: a kernel that reduces along both axes has fewer rows, and leaves SMs without one where they are too few.
     """
     of = [1 << number for number in range(len(web.solid))]
     for number, node in enumerate(web.solid):
@@ -112,7 +113,7 @@ def groups(web: Web, oracle: Oracle) -> tuple[int, ...]:
             continue
         for member in members(together):
             of[member] = together
-    for together in _siblings(web):
+    for together in itertools.chain(_siblings(web), _of_inputs(web, of)):
         joined = 0
         for member in members(together):
             joined |= of[member]
@@ -133,6 +134,24 @@ def _siblings(web: Web) -> Iterator[int]:
                 found |= 1 << reader
         if found.bit_count() > 1:
             yield found
+
+
+def _of_inputs(web: Web, of: list[int]) -> Iterator[int]:
+    """Nodes that reduce one axis of the same inputs, by themselves or with what is computed for them alone: no result
+    is between them that would bring them together, and apart each reads the inputs again.
+    """
+    found = dict[object, int]()
+    for number, node in enumerate(web.solid):
+        own = of[number]
+        if not reduces_rows(node) or union(web.reads[one] for one in members(own)) & ~own:
+            continue
+        last = [one for one in members(own) if not web.readers[one] & own]
+        if len(last) == 1 and sum(reduces_rows(web.solid[one]) for one in members(own)) == 1:
+            read = frozenset(name for one in members(own) for name in web.below(web.solid[one].tensors))
+            shape, axis = web.graph.type_of(node.tensors[0]).shape, dict(node.attrs).get("axis")
+            key = read - set(web.number), shape, axis
+            found[key] = found.get(key, 0) | own
+    yield from (own for own in found.values() if own.bit_count() > 1)
 
 
 def _refused(web: Web, oracle: Oracle, nodes: int) -> bool:

@@ -2,7 +2,8 @@
 
 A kernel of rows gives each row to one block. With fewer rows than SMs, as of the logits of a small batch, most SMs
 have nothing to do. Here a row is parts that lie side by side: each has its maximum and its sum, the parts' are
-brought together, and what is computed of a row's elements reads those two.
+brought together, and what is computed of a row's elements reads those two. So it is with what is reduced along an
+outer axis, as a batch by its features, of which a block has a band of neighbours.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from wsopt.frontend.row_roles import OUTER_ROWS
 from wsopt.frontend.several_axes import with_joined_reductions
 from wsopt.graph.types import Graph, Node
 from wsopt.machine.types import Machine
@@ -45,12 +47,27 @@ def joins_few_long_rows(graph: Graph, machine: Machine) -> bool:
 
 
 def _are_few_and_long(graph: Graph, node: Node, machine: Machine) -> bool:
-    """Whether a node reduces rows, fewer than half of the SMs and long."""
+    """Whether a node reduces rows, or bands along an outer axis, that are long and fewer than half of the SMs."""
     if node.op not in ("softmax", "logsumexp", *_REDUCTIONS):
         return False
+    shape, axis = _reduced(graph, node)
+    bands, width = _bands(shape, axis)
+    return shape[axis] * width >= _LONG and 2 * bands <= machine.sm_count
+
+
+def _reduced(graph: Graph, node: Node) -> tuple[tuple[int, ...], int]:
+    """The shape of what a node reduces, and the axis."""
     shape = graph.type_of(node.tensors[0]).shape
-    along_rows = node.attr("axis", int) % len(shape) == len(shape) - 1
-    return along_rows and shape[-1] >= _LONG and 2 * math.prod(shape[:-1]) <= machine.sm_count
+    return shape, node.attr("axis", int) % len(shape)
+
+
+def _bands(shape: tuple[int, ...], axis: int) -> tuple[int, int]:
+    """How many blocks have something to reduce along an axis, and of how many neighbours each: one row of the last
+    axis, of another one as many as fill a sector of L2.
+    """
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    width = min(inner, OUTER_ROWS)
+    return outer * -(-inner // width), width
 
 
 def _parts(graph: Graph, node: Node, machine: Machine) -> int:
@@ -60,24 +77,24 @@ def _parts(graph: Graph, node: Node, machine: Machine) -> int:
     """
     if not _are_few_and_long(graph, node, machine):
         return 1
-    *outer, length = graph.type_of(node.tensors[0]).shape
-    rows = math.prod(outer)
-    most = min(_MOST_PARTS, length // _LEAST_PART)
+    shape, axis = _reduced(graph, node)
+    length, (bands, width) = shape[axis], _bands(shape, axis)
+    most = min(_MOST_PARTS, length * width // _LEAST_PART)
     divisors = [n for n in range(2, most + 1) if length % n == 0]
-    units = [n for n in divisors if length // n % _UNIT == 0]
+    units = [n for n in divisors if length // n * width % _UNIT == 0]
     powers = [n for n in units if n.bit_count() == 1]
     ways = (powers, units, divisors)
     fitting = next((way for way in ways if way and way[-1] >= _ENOUGH), divisors)
-    return next((n for n in fitting if rows * n >= 2 * machine.sm_count), fitting[-1] if fitting else 1)
+    return next((n for n in fitting if bands * n >= 2 * machine.sm_count), fitting[-1] if fitting else 1)
 
 
 def _write(graph: Graph, node: Node, parts: int, write: Writer) -> None:
     """Write the nodes that stand for one of rows in parts."""
-    (x,) = node.tensors
-    *outer, length = graph.type_of(x).shape
-    cut = write("parts", "reshape", x, shape=[*outer, parts, length // parts])
-    within: dict[str, object] = {"axis": len(outer) + 1, "keepdims": True}
-    over: dict[str, object] = {"axis": len(outer), "keepdims": True}
+    (x,), (shape, axis) = node.tensors, _reduced(graph, node)
+    apart = [*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]]
+    cut = write("parts", "reshape", x, shape=apart)
+    within: dict[str, object] = {"axis": axis + 1, "keepdims": True}
+    over: dict[str, object] = {"axis": axis, "keepdims": True}
     if node.op in _REDUCTIONS:
         made = write("together", node.op, write("part", node.op, cut, **within), **over)
     else:
