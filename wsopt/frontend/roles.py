@@ -285,6 +285,8 @@ def _assign_products(axes: Axes, matmuls: list[Node]) -> None:
             f"{remedies.OWN_GRAPH}"
         )
     _join(axes, matmuls, _apart(axes, matmuls, "streamed"))
+    if axes.kind.plain:
+        _join_results(axes, matmuls)
     for node in matmuls:
         _assign_sum(axes, node)
     if axes.kind.plain:
@@ -305,6 +307,21 @@ def _join(axes: Axes, matmuls: list[Node], refusal: str) -> None:
         raise LoweringError(refusal)
     for same in zip(*found, strict=True):
         axes.same.union(*same)
+
+
+def _join_results(axes: Axes, matmuls: list[Node]) -> None:
+    """Make one the axes of products of one left operand that have one shape, whether or not anything combines them:
+    a tile of each lies at the same place, and what they multiply is read once.
+    """
+    first, *others = matmuls
+    for node in others:
+        if node.tensors[0] != first.tensors[0] or node.type.shape != first.type.shape:
+            continue
+        for dim in range(node.type.rank):
+            pairs = zip(axes.atoms(first.name, dim), axes.atoms(node.name, dim), strict=False)
+            for one, other in pairs:
+                if one != other and one_axis(axes, (one, other)):
+                    axes.same.union(one, other)
 
 
 def _contracted(axes: Axes, node: Node) -> tuple[Dim, ...]:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from wsopt.frontend.kinds import is_pointwise, reduces_rows
+from wsopt.frontend.kinds import is_matmul, is_pointwise, reduces_rows
 from wsopt.partition.accept import Answer, Oracle
 from wsopt.partition.pieces import Piece, pieces_of
 from wsopt.partition.web import Web, members, union
@@ -44,8 +44,9 @@ def find_candidates(web: Web, oracle: Oracle, progress: Callable[[int, int], Non
     """All candidates of a graph, those that begin at earlier nodes first."""
     atoms = groups(web, oracle)
     of = {number: atom for atom in atoms for number in members(atom)}
-    queue: deque[tuple[int, int]] = deque((atom, PATIENCE) for atom in atoms)
-    patience = dict.fromkeys(atoms, PATIENCE)
+    begun = dict.fromkeys((*atoms, *(_whole(web, of, readers) for readers in _readers(web))))
+    queue: deque[tuple[int, int]] = deque((nodes, PATIENCE) for nodes in begun)
+    patience = dict.fromkeys(begun, PATIENCE)
     found: dict[int, list[tuple[Piece, Answer]]] = {}
     refusals: list[tuple[str, str]] = []
     looked: set[int] = set()
@@ -74,6 +75,21 @@ def find_candidates(web: Web, oracle: Oracle, progress: Callable[[int, int], Non
     pairs = [pair for nodes in order for pair in found[nodes]]
     pieces, answers = tuple(piece for piece, _ in pairs), tuple(answer for _, answer in pairs)
     return Candidates(pieces, answers, len(looked), not queue, tuple(refusals))
+
+
+def _readers(web: Web) -> Iterator[int]:
+    """The products of one left operand that have one shape, which a kernel may have in its loop, and others that read
+    one result and nothing else that is computed: none reads another, so that parts that grow never have two of them
+    without what they read.
+    """
+    alike = dict[object, int]()
+    for number, node in enumerate(web.solid):
+        key: object = (
+            (*web.below(node.tensors[:1]), node.type.shape) if is_matmul(node) else web.reads[number]
+        )
+        if is_matmul(node) or web.reads[number].bit_count() == 1:
+            alike[key] = alike.get(key, 0) | 1 << number
+    yield from (readers for readers in alike.values() if readers.bit_count() > 1)
 
 
 def _whole(web: Web, of: dict[int, int], nodes: int) -> int:
