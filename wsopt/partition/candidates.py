@@ -7,7 +7,9 @@ between two of its nodes, for a kernel reads its inputs before it writes its out
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -44,7 +46,7 @@ def find_candidates(web: Web, oracle: Oracle, progress: Callable[[int, int], Non
     """All candidates of a graph, those that begin at earlier nodes first."""
     atoms = groups(web, oracle)
     of = {number: atom for atom in atoms for number in members(atom)}
-    begun = dict.fromkeys((*atoms, *(_whole(web, of, readers) for readers in _readers(web))))
+    begun = dict.fromkeys((*atoms, *(_whole(web, of, readers) for readers in _readers(web, of))))
     queue: deque[tuple[int, int]] = deque((nodes, PATIENCE) for nodes in begun)
     patience = dict.fromkeys(begun, PATIENCE)
     found: dict[int, list[tuple[Piece, Answer]]] = {}
@@ -77,10 +79,10 @@ def find_candidates(web: Web, oracle: Oracle, progress: Callable[[int, int], Non
     return Candidates(pieces, answers, len(looked), not queue, tuple(refusals))
 
 
-def _readers(web: Web) -> Iterator[int]:
+def _readers(web: Web, of: dict[int, int]) -> Iterator[int]:
     """The products of one left operand that have one shape, which a kernel may have in its loop, and others that read
-    one result and nothing else that is computed: none reads another, so that parts that grow never have two of them
-    without what they read.
+    one result and nothing else that is computed. Where no node reads all of them, parts that grow have several of
+    them only with what they read.
     """
     alike = dict[object, int]()
     for number, node in enumerate(web.solid):
@@ -89,7 +91,10 @@ def _readers(web: Web) -> Iterator[int]:
         )
         if is_matmul(node) or web.reads[number].bit_count() == 1:
             alike[key] = alike.get(key, 0) | 1 << number
-    yield from (readers for readers in alike.values() if readers.bit_count() > 1)
+    for readers in alike.values():
+        behind = [union(web.readers[one] for one in members(of[n])) & ~of[n] for n in members(readers)]
+        if len(behind) > 1 and not functools.reduce(operator.and_, behind):
+            yield readers
 
 
 def _whole(web: Web, of: dict[int, int], nodes: int) -> int:
