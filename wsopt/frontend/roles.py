@@ -36,6 +36,7 @@ from wsopt.frontend.results import check_elementwise, check_width, columns_apart
 from wsopt.frontend.row_roles import assign_rows
 from wsopt.frontend.segments import assign_segments, check_segments
 from wsopt.frontend.several_axes import with_joined_reductions
+from wsopt.frontend.short_axes import with_short_axes
 from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.frontend.turned_products import with_turned_products
 from wsopt.frontend.widened import with_bare_operands
@@ -364,7 +365,7 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
-    graph = with_sliced_inputs(with_turned_products(taken_apart(graph)))
+    graph = with_sliced_inputs(with_turned_products(taken_apart(with_short_axes(graph))))
     graph = with_joined_reductions(with_bare_operands(graph))
     kind, graph = kind_of(graph), own_gathers(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]
