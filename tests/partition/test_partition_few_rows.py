@@ -73,6 +73,22 @@ def test_outer_axes_that_are_short_or_have_bands_for_most_processors_stay_whole(
     assert with_parts_of_rows(graph, h200) is graph
 
 
+@pytest.mark.parametrize("op", ["reduce_sum", "reduce_mean", "reduce_max", "reduce_min"])
+@pytest.mark.parametrize(("shape", "axis"), [((50261,), 0), ((2, 100003), 1), ((4099, 24), 0)], ids=str)
+def test_what_nothing_divides_has_a_rest_behind_its_parts(
+    op: str, shape: tuple[int, ...], axis: int, h200: Machine
+) -> None:
+    graph = outer(op, *shape, axis=axis)
+    written, inputs = with_parts_of_rows(graph, h200), random_inputs(graph, 0)
+    inputs["x"][(*(slice(None),) * axis, -1)] = 3.0  # the rest counts
+    slices = [node for node in written.nodes if node.op == "slice"]
+    assert len(slices) == 2
+    assert all(written.input(node.tensors[0]) for node in slices)
+    one, other = (evaluate(one, inputs)["y"] for one in (graph, written))
+    assert one.shape == other.shape
+    np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.solver
 def test_a_softmax_of_a_batch_by_its_features_is_two_kernels(h200: Machine) -> None:
     found = build_cut(outer("softmax", 16384, 64), h200, use_cache=False)
