@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import pytest
-from emit_builds import Body, Emitted, build, case, check_computes, check_shows, graph_of, structure
+from emit_builds import SEEDS, Body, Emitted, build, case, check_computes, check_shows, graph_of, structure
 from emit_checks import check_machine_code
+from row_builds import structure as rows_structure
 
 from wsopt.emit.sliced import at_extents_of
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import random_inputs
 from wsopt.lowering.reduced import reduced
 from wsopt.program.types import Structure
 from wsopt.simulation import simulate
@@ -175,3 +178,19 @@ def test_a_slice_of_what_is_contracted_is_longer_in_a_simulation() -> None:
     made = build(graph, s)
     check_computes(made)
     assert case(longer).fault(at_extents_of(made.source, graph, longer), 1) is None
+
+
+def of_experts(g: GraphBuilder) -> Symbol:
+    """What each token's experts gave, where they left it, weighted and added up: an axis of four places."""
+    rows, residual = g.input("y", (96, 256), "bf16"), g.input("r", (24, 256), "bf16")
+    places, weights = g.input("places", (24, 4), "i32"), g.input("weights", (24, 4, 1), "f32")
+    given = g.gather(rows, places) * weights
+    return g.cast(residual + g.reduce_sum(given, axis=1), "bf16", name="z")
+
+
+@pytest.mark.slow
+def test_what_experts_gave_is_added_up_by_an_elementwise_kernel() -> None:
+    made = build(graph_of(of_experts), rows_structure(4, 256))
+    inputs = random_inputs(made.graph, 0)
+    inputs["places"] = np.random.default_rng(0).integers(-1, 97, (24, 4)).astype(np.int32)
+    assert case(made.graph, inputs=inputs).fault(made.source, SEEDS) is None

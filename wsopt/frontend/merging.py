@@ -95,12 +95,15 @@ def merged(dims: tuple[RawDim, ...], outer: Dim, inner: Dim, group: int = 0) -> 
     return tuple(joined if dim is second else dim for dim in dims if dim is not first)
 
 
-def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> View:
+def _view(
+    raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role], *, by_address: bool = False
+) -> View:
     """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory.
 
     What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is. Of a product's
     operand a dimension of one element comes before one with elements that lie together, along which it may lie: a
-    column of `[k, 1]` lies along what is contracted.
+    column of `[k, 1]` lies along what is contracted. A tensor of which neighbours
+    along the columns share an element may be read `by_address`.
     """
     outermost = {role: number for number, role in enumerate(BATCHES)} | {Role.SEGMENT: 0}
     multiplied = any(roles[dim.axis] is Role.STREAM for dim in dims)
@@ -128,6 +131,7 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
         zero=raw.zero,
         offset=raw.offset,
         single=raw.single,
+        by_address=by_address and any(dim.each > 1 and roles[dim.axis] is Role.COLUMN for dim in ordered),
     )
 
 
@@ -207,7 +211,7 @@ class _Merging:
         """Merge two axes of one role. Raises LoweringError where they do not lie together in every tensor."""
         kind = self.axes.kind
         # Elements alone were seen to lie together, and an index along them is put together from theirs.
-        groups = kind is Kind.FACTORED or (whole is Role.STREAM and kind is Kind.COMPUTED)
+        groups = kind in (Kind.FACTORED, *_MERGED) or (whole is Role.STREAM and kind is Kind.COMPUTED)
         together = mergeable(self.views, outer, inner, self.singles, groups=groups)
         if kind is not Kind.ELEMENTWISE and ({outer, inner} & self.counted or not together):
             what = "axis that is reduced" if kind in _MERGED else f"{whole} axis of its products"
@@ -260,9 +264,10 @@ class _Merging:
     def layout(self) -> Layout:
         """The views along the axes that are left, with what chooses places along them."""
         found = {role: self.sizes[axis] for axis, role in self.roles.items() if axis in self.sizes}
-        kept = self._by_use()
+        kept, shared = self._by_use(), self.axes.kind in _MERGED
         seen = {
-            key: _view(raw, kept[key], _with_chosen(raw, kept, self.roles)) for key, raw in self.raws.items()
+            key: _view(raw, kept[key], _with_chosen(raw, kept, self.roles), by_address=shared)
+            for key, raw in self.raws.items()
         }
         seen = {key: _chosen(self.raws[key], view, seen) for key, view in seen.items()}
         return Layout(seen, self.roles, tuple((role, found[role]) for role in Role if role in found))

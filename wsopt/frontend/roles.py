@@ -36,6 +36,7 @@ from wsopt.frontend.results import check_elementwise, check_width, columns_apart
 from wsopt.frontend.row_roles import assign_rows
 from wsopt.frontend.segments import assign_segments, check_segments
 from wsopt.frontend.several_axes import with_joined_reductions
+from wsopt.frontend.short_axes import with_short_axes
 from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.frontend.turned_products import with_turned_products
 from wsopt.frontend.widened import with_bare_operands
@@ -285,6 +286,8 @@ def _assign_products(axes: Axes, matmuls: list[Node]) -> None:
             f"{remedies.OWN_GRAPH}"
         )
     _join(axes, matmuls, _apart(axes, matmuls, "streamed"))
+    if axes.kind.plain:
+        _join_results(axes, matmuls)
     for node in matmuls:
         _assign_sum(axes, node)
     if axes.kind.plain:
@@ -305,6 +308,21 @@ def _join(axes: Axes, matmuls: list[Node], refusal: str) -> None:
         raise LoweringError(refusal)
     for same in zip(*found, strict=True):
         axes.same.union(*same)
+
+
+def _join_results(axes: Axes, matmuls: list[Node]) -> None:
+    """Make one the axes of products of one left operand that have one shape, whether or not anything combines them:
+    a tile of each lies at the same place, and what they multiply is read once.
+    """
+    first, *others = matmuls
+    for node in others:
+        if node.tensors[0] != first.tensors[0] or node.type.shape != first.type.shape:
+            continue
+        for dim in range(node.type.rank):
+            pairs = zip(axes.atoms(first.name, dim), axes.atoms(node.name, dim), strict=False)
+            for one, other in pairs:
+                if one != other and one_axis(axes, (one, other)):
+                    axes.same.union(one, other)
 
 
 def _contracted(axes: Axes, node: Node) -> tuple[Dim, ...]:
@@ -347,7 +365,7 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
-    graph = with_sliced_inputs(with_turned_products(taken_apart(graph)))
+    graph = with_sliced_inputs(with_turned_products(taken_apart(with_short_axes(graph))))
     graph = with_joined_reductions(with_bare_operands(graph))
     kind, graph = kind_of(graph), own_gathers(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]

@@ -91,6 +91,15 @@ def _broadcast(axes: Axes) -> set[str]:
     return {name for path in axes.paths.values() for name in path if path[-1] in compared}
 
 
+def _is_shared(axes: Axes, given: Input) -> bool:
+    """Whether neighbours along reduced rows share each element of an input: of the axes that a reshape makes one row
+    of, it has outer ones alone.
+    """
+    *outer, inner = axes.atoms_of(Role.COLUMN) or (("", 0),)
+    uses = [{*axes.all_atoms(use)} for use, path in axes.paths.items() if path[-1] == given.name]
+    return bool(outer) and all(inner not in atoms and atoms & {*outer} for atoms in uses)
+
+
 def _column(axes: Axes, given: Input) -> int | None:
     """The dimension along which the elements of a product's operand lie together whose last one has one element, as
     `merging.py` orders them; None of other tensors.
@@ -208,4 +217,6 @@ def _new_strides(axes: Axes, shape: list[int], strides: list[int] | None, given:
         return dense_strides(shape, [1 if dim == along else ALIGNMENT for dim in range(len(steps))])
     if strides is None and not (last > 1 and moved and not _is_aligned(shape, steps, dtype)):
         return None
+    if strides is None and _is_shared(axes, given):
+        return None  # threads read it, and its rows may be one axis with what is before them
     return dense_strides(shape, list(steps))

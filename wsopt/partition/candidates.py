@@ -7,14 +7,17 @@ between two of its nodes, for a kernel reads its inputs before it writes its out
 
 from __future__ import annotations
 
+import functools
+import itertools
+import operator
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wsopt.frontend.kinds import is_pointwise, reduces_rows
+from wsopt.frontend.kinds import is_matmul, is_pointwise, reduces_rows
 from wsopt.partition.accept import Answer, Oracle
 from wsopt.partition.pieces import Piece, pieces_of
-from wsopt.partition.web import Web, members
+from wsopt.partition.web import Web, members, union
 
 PATIENCE = 3
 """How many times a part that is refused may grow before nothing more is expected of it."""
@@ -69,8 +72,9 @@ class _Growth:
     def __init__(self, web: Web, oracle: Oracle, groups: tuple[int, ...]) -> None:
         self.web, self.oracle, self.groups = web, oracle, groups
         self.group_of = {number: group for group in groups for number in members(group)}
-        self.waiting: deque[tuple[int, int]] = deque((group, PATIENCE) for group in groups)
-        self.patience = dict.fromkeys(groups, PATIENCE)
+        begun = (*groups, *map(self._whole, _readers(web, self.group_of)))
+        self.patience = dict.fromkeys(begun, PATIENCE)
+        self.waiting: deque[tuple[int, int]] = deque(self.patience.items())
         self.taken: dict[int, list[tuple[Piece, Answer]]] = {}
         self.refusals: list[tuple[str, str]] = []
         self.looked: set[int] = set()
@@ -107,12 +111,30 @@ class _Growth:
             nodes = grown
 
 
+def _readers(web: Web, of: Mapping[int, int]) -> Iterator[int]:
+    """The products of one left operand that have one shape, which a kernel may have in its loop, and others that read
+    one result and nothing else that is computed. Where no node reads all of them, parts that grow have several of
+    them only with what they read.
+    """
+    alike = dict[object, int]()
+    for number, node in enumerate(web.solid):
+        key: object = (
+            (*web.below(node.tensors[:1]), node.type.shape) if is_matmul(node) else web.reads[number]
+        )
+        if is_matmul(node) or web.reads[number].bit_count() == 1:
+            alike[key] = alike.get(key, 0) | 1 << number
+    for readers in alike.values():
+        behind = [union(web.readers[one] for one in members(of[n])) & ~of[n] for n in members(readers)]
+        if len(behind) > 1 and not functools.reduce(operator.and_, behind):
+            yield readers
+
+
 def groups(web: Web, oracle: Oracle) -> tuple[int, ...]:
     """Nodes that no good cut separates, together; the others alone.
 
     A node is together with the one whose result it reads if a cut before it moves no fewer bytes than one behind it,
-    unless the front end takes that one and not both. Nodes that reduce the same result are together if the front end
-    takes them so.
+    unless the front end takes that one and not both. Nodes that reduce the same result, or the same inputs, are
+    together if the front end takes them so.
     """
     of = [1 << number for number in range(len(web.solid))]
     for number in range(len(web.solid)):
@@ -122,7 +144,7 @@ def groups(web: Web, oracle: Oracle) -> tuple[int, ...]:
             continue
         for member in members(together):
             of[member] = together
-    for together in _siblings(web):
+    for together in itertools.chain(_siblings(web), _of_inputs(web, of)):
         joined = 0
         for member in members(together):
             joined |= of[member]
@@ -163,6 +185,24 @@ def _siblings(web: Web) -> Iterator[int]:
                 found |= 1 << reader
         if found.bit_count() > 1:
             yield found
+
+
+def _of_inputs(web: Web, of: list[int]) -> Iterator[int]:
+    """Nodes that reduce one axis of the same inputs, by themselves or with what is computed for them alone: no result
+    is between them that would bring them together, and apart each reads the inputs again.
+    """
+    found = dict[object, int]()
+    for number, node in enumerate(web.solid):
+        own = of[number]
+        if not reduces_rows(node) or union(web.reads[one] for one in members(own)) & ~own:
+            continue
+        last = [one for one in members(own) if not web.readers[one] & own]
+        if len(last) == 1 and sum(reduces_rows(web.solid[one]) for one in members(own)) == 1:
+            read = frozenset(name for one in members(own) for name in web.below(web.solid[one].tensors))
+            shape, axis = web.graph.type_of(node.tensors[0]).shape, dict(node.attrs).get("axis")
+            key = read - set(web.number), shape, axis
+            found[key] = found.get(key, 0) | own
+    yield from (own for own in found.values() if own.bit_count() > 1)
 
 
 def _refused(web: Web, oracle: Oracle, nodes: int) -> bool:

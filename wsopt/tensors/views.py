@@ -286,6 +286,13 @@ class Source:
     view: View
     spans: frozenset[Role]
 
+    @property
+    def is_tile(self) -> bool:
+        """Whether each element of a tile has one of its own; neighbours along the columns may share one instead, as
+        those of a channel share its weight.
+        """
+        return self.spans == FULL and self.view.column_each == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
