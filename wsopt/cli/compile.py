@@ -181,7 +181,7 @@ def _tuned_options(
         )
     if card is not None and not tuned:
         raise typer.BadParameter(
-            "goes with --tuned alone: it says whose measurements count", param_hint="--card"
+            "goes only with --tuned: it says whose measurements count", param_hint="--card"
         )
     if tuned and under is not None:
         raise typer.BadParameter(
