@@ -50,7 +50,18 @@ def to_another(g: GraphBuilder, logarithms: Symbol, hit: Symbol) -> Symbol:
     return g.reduce_sum(g.where(hit, 0.5, apart), axis=1)
 
 
-LOSSES: dict[str, Loss] = {"smoothed": smoothed, "weighted": weighted, "to another": to_another}
+def of_shares(g: GraphBuilder, logarithms: Symbol, hit: Symbol) -> Symbol:
+    """What a row's logarithms are on average by the shares of another's softmax, which is divided behind the sum."""
+    z = g.input("z", (ROWS, LENGTH), "bf16")
+    return g.neg(g.reduce_sum(g.softmax(z * 3.0) * g.where(hit, 0.0, logarithms), axis=1))
+
+
+LOSSES: dict[str, Loss] = {
+    "smoothed": smoothed,
+    "weighted": weighted,
+    "to another": to_another,
+    "of shares": of_shares,
+}
 
 
 @pytest.mark.slow

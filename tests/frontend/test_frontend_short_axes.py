@@ -79,3 +79,14 @@ OTHERS: dict[str, Build] = {
 def test_others_stay(name: str) -> None:
     graph = graph_of(OTHERS[name])
     assert with_short_axes(graph) is graph
+
+
+def test_places_that_a_reshape_has_parted_are_reduced() -> None:
+    """Of the mean of every two columns of an image no kernel reads one column of each pair as a slice."""
+
+    def pooled(g: GraphBuilder, x: Symbol) -> Symbol:
+        return g.reduce_mean(g.reshape(x, (8, 56, 28, 2, 64)), axis=3)
+
+    graph = graph_of(pooled, (8, 56, 56, 64))
+    assert graph_axes(graph).kind is not Kind.ELEMENTWISE
+    assert find_region(graph).outputs

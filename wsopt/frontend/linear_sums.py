@@ -74,8 +74,11 @@ class LinearSums(Rewriter):
             largest = any(pool[name].primitive == "reduce_max" for name in needs)
             return (0.0, ((1.0, self.term(old)),)) if largest else None
         value = pool[str(old)]
-        parts = [part for arg in value.args if (part := self._apart(arg, node)) is not None]
-        return self._linear(value, parts) if len(parts) == len(value.args) else None
+        parts = [self._apart(arg, node) for arg in value.args]
+        if value.primitive == "mul" and parts.count(None) == 1:  # what its one factor is, other passes say
+            parts = [part or (self.term(arg), ()) for arg, part in zip(value.args, parts, strict=True)]
+        found = [part for part in parts if part is not None]
+        return self._linear(value, found) if len(found) == len(parts) else None
 
     def _linear(self, value: Value, parts: list[_Linear]) -> _Linear | None:
         """A value that is linear in its operands, of which some have shares; None for another one."""

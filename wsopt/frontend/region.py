@@ -25,11 +25,11 @@ from wsopt.tensors.views import Role, pow2
 
 PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
-    (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
+    (LinearSums.of, frozenset({Kind.LONG_ROWS})),
+    (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED, Kind.LONG_ROWS})),
     (block_factors.BlockFactors.of, frozenset({Kind.FACTORED})),
     (narrow.NarrowProducts.of, frozenset({Kind.COMPUTED})),
     (factors.BareOperands.of, frozenset({Kind.SCALED})),
-    (LinearSums.of, frozenset({Kind.LONG_ROWS})),
     (online.OnlineSums.of, frozenset({Kind.CHAIN, Kind.LONG_ROWS})),
     (masks.bound_loop, frozenset({Kind.CHAIN})),
     (padding.pad_stream, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),

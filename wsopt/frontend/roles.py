@@ -7,6 +7,7 @@ a kernel could not hold or has no second loop for is refused here.
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 from wsopt.errors import LoweringError
@@ -365,7 +366,17 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
-    graph = with_sliced_inputs(with_turned_products(taken_apart(with_short_axes(graph))))
+    short = with_short_axes(graph)
+    if short is not graph:
+        # A slice of what a reshape has parted may lie where no kernel reads it: the axis is reduced then.
+        with contextlib.suppress(LoweringError):
+            return _axes_as_written(short, held=held)
+    return _axes_as_written(graph, held=held)
+
+
+def _axes_as_written(graph: Graph, *, held: bool) -> Axes:
+    """The axes of a graph in which reductions are what they are written as."""
+    graph = with_sliced_inputs(with_turned_products(taken_apart(graph)))
     graph = with_joined_reductions(with_bare_operands(graph))
     kind, graph = kind_of(graph), own_gathers(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]
