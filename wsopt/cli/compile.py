@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wsopt.cli.options import AsJson, Graph, Scheduler, listed
+from wsopt.cli.options import AsJson, Graph, MachineName, Scheduler, listed
 from wsopt.terminal import print_json, print_text, progress, tell
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ def compile_(
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="the folder to write (default: GRAPH.wsopt)"),
     ] = None,
-    machine: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="a card's name or a machine file")
-    ] = "h200",
+    machine: MachineName = "h200",
     time_limit: Annotated[
         float | None, typer.Option(min=0.001, metavar="S", help="seconds for the whole command")
     ] = None,

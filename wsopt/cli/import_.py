@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wsopt.cli.options import AsJson
 from wsopt.terminal import print_json, print_text
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def import_(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="NAME=N", help="fix an extent that the model leaves open")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a model of another format as a graph.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wsopt.cli.options import listed
+from wsopt.cli.options import AsJson, Folder, listed
 from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.errors import InputError, Problem
 from wsopt.terminal import print_json, print_text, progress
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that compile wrote")],
+    folder: Folder,
     what_if: Annotated[
         bool, typer.Option("--what-if", help="solve again with more of each budget: what it would buy")
     ] = False,
@@ -52,7 +52,7 @@ def inspect(
     perfetto: Annotated[
         Path | None, typer.Option("--perfetto", metavar="FILE", help="write a trace for ui.perfetto.dev")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a build's schedule, and why it is what it is.
 
@@ -113,7 +113,7 @@ def report(
         list[Path], typer.Argument(metavar="DIR|FILE...", help="builds, and results of bench --json")
     ],
     html: Annotated[Path, typer.Option("--html", metavar="FILE", help="the page to write")],
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write one page about many builds and benchmarks.
 

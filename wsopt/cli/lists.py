@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
-import typer
-
+from wsopt.cli.options import AsJson
 from wsopt.terminal import print_json, print_text
-
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 
 _EXAMPLE = "h200"
 """The card that operations are tried for: the front end is the same for all of its kind."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wsopt.cli.options import Folders, listed
+from wsopt.cli.options import Folders, MachineName, listed
 from wsopt.errors import CheckError
 from wsopt.terminal import print_text, progress
 
@@ -86,9 +86,7 @@ def validate_model(
     graphs: Annotated[
         list[Path] | None, typer.Argument(metavar="[GRAPH.json]...", help="graphs to validate with")
     ] = None,
-    machine: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="a card's name or a machine file")
-    ] = "h200",
+    machine: MachineName = "h200",
     count: Annotated[int, typer.Option(min=2, max=200, metavar="N", help="schedules of each graph")] = 12,
     candidates: Annotated[
         Path | None, typer.Option(metavar="DIR", help="with graphs: write candidates and end; else read them")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from wsopt.cli.options import AsJson, Folder
 from wsopt.terminal import print_json, print_text
 
 
 def trace(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that compile wrote")],
+    folder: Folder,
     blocks: Annotated[
         int, typer.Option(min=1, max=1024, metavar="N", help="blocks of the grid that keep records")
     ] = 8,
@@ -22,7 +22,7 @@ def trace(
     prepare: Annotated[
         bool, typer.Option("--prepare", help="write the traced kernel and end: no GPU is needed")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure when a build's operations start on this GPU.
 

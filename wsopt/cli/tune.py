@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from wsopt.cli.options import AsJson, MachineName
 from wsopt.requirements import require_torch
 from wsopt.terminal import print_json, print_text, progress, tell
 
@@ -16,9 +17,7 @@ def tune(
     keep: Annotated[
         int, typer.Option("-k", min=1, max=64, metavar="N", help="candidates: the model's best")
     ] = 8,
-    machine: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="a card's name or a machine file")
-    ] = "h200",
+    machine: MachineName = "h200",
     seconds: Annotated[
         float | None, typer.Option(min=1, metavar="S", help="start no measurement after these")
     ] = None,
@@ -36,7 +35,7 @@ def tune(
     import_from: Annotated[
         Path | None, typer.Option("--import", metavar="FILE", help="take in results from a file")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure the model's best schedules on this GPU.
 
