@@ -8,7 +8,7 @@ JOBS ?= 2
 RECORDS ?= .records
 
 help:  ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -77,4 +77,4 @@ wheel: $(VENV)/ready  ## build the wheel into dist/
 clean:  ## remove what the other tasks made
 	rm -rf $(VENV) *.wsopt dist build .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo test test-fast fuzz mutants cluster whole-graphs lint types docs space margin wheel clean
+.PHONY: help setup demo test test-fast records fuzz mutants cluster whole-graphs lint types docs space margin wheel clean

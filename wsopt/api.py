@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from wsopt.batch import BuildTask, build_at
 from wsopt.build import Build
 from wsopt.driver import DEFAULT_MACHINE
 from wsopt.errors import InputError, Problem
@@ -22,15 +20,13 @@ from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.partition.build import CutBuild
-from wsopt.partition.make import build_cut, one_or_several
 from wsopt.pool.cluster import workers_at
-from wsopt.program.conditions import FREE
 from wsopt.ranges.build import RangeBuild
 from wsopt.ranges.make import DEFAULT_KERNELS, MOST_KERNELS, build_range
+from wsopt.request import Progress, Request
 from wsopt.schedule.spec import parse_conditions
 
 AnyGraph = Graph | GraphBuilder | str | os.PathLike[str] | Mapping[str, Any]
-Progress = Callable[[str, int, int], None]
 
 
 def compile(
@@ -69,29 +65,21 @@ def compile(
     """
     read, record = as_graph(graph), _as_machine(machine)
     _check_options(time_limit, tuned, card, under, scheduler, cut)
-    conditions = FREE if under is None else parse_conditions(under, "under")
+    conditions = None if under is None else parse_conditions(under, "under")
     _check_directory(directory)
-    show = progress or (lambda _stage, _done, _total: None)
-    task = BuildTask(read, record, under=conditions, seconds=time_limit)
-    one = functools.partial(build_at, scheduler, task, use_cache=use_cache, progress=show)
-
-    def several() -> CutBuild:
-        with workers_at(scheduler) as workers:
-            return build_cut(
-                read, record, seconds=time_limit, use_cache=use_cache, workers=workers, progress=show
-            )
-
-    found: Build | CutBuild
-    if cut:
-        found = several()
-    elif tuned:
-        from wsopt.tune.tuned import tuned_build
-
-        found = tuned_build(read, record, card=card, use_cache=use_cache, progress=show, tell=_warn)
-    elif under is not None:
-        found = one()
-    else:
-        found = one_or_several(read, record, one, several, weighed=time_limit is None)
+    found = Request(
+        read,
+        record,
+        under=conditions,
+        seconds=time_limit,
+        cut=cut,
+        tuned=tuned,
+        card=card,
+        use_cache=use_cache,
+        scheduler=scheduler,
+        progress=progress or _silent,
+        tell=_warn,
+    ).build()
     if directory is not None:
         found.save(directory)
     return found
@@ -121,7 +109,6 @@ def compile_range(
     _check_time(time_limit)
     _check_directory(directory)
     read, record = _as_symbolic(graph), _as_machine(machine)
-    show = progress or (lambda _stage, _done, _total: None)
     with workers_at(scheduler) as workers:
         found = build_range(
             read,
@@ -130,7 +117,7 @@ def compile_range(
             seconds=time_limit,
             use_cache=use_cache,
             workers=workers,
-            progress=show,
+            progress=progress or _silent,
         )
     if directory is not None:
         found.save(directory)
@@ -251,6 +238,10 @@ def _check_time(time_limit: float | None) -> None:
     _check_kind("time_limit", time_limit, int | float, "seconds, or None")
     if time_limit is not None and not time_limit > 0:
         raise InputError("time_limit", [Problem("", f"{time_limit!r}; give seconds, more than 0, or None")])
+
+
+def _silent(_stage: str, _done: int, _total: int) -> None:
+    """Shows no progress."""
 
 
 def _warn(message: str) -> None:

@@ -1,4 +1,4 @@
-"""The time that a whole command may take: what has to be done raises then, the rest is skipped and told."""
+"""Time limit of a whole command: past it, work that a result needs raises, and what else is skipped is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exit statuses of modules that `python -m` runs: each kind of error that a person can cause has one of its own."""
+"""Exit statuses of modules that `python -m` runs: one for each kind of error that a person can cause."""
 
 from __future__ import annotations
 

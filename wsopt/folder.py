@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -45,6 +45,16 @@ RANGE, CUT, KERNELS = "range.json", "cut.json", "kernels"
 """The records of builds of several kernels, for ranges and one after the other, and the folder in which each kernel
 has one of its own, a build like any.
 """
+
+
+class _WithFormat(Protocol):
+    """A record that says in which format it is written."""
+
+    @property
+    def format(self) -> str: ...
+
+
+_Record = TypeVar("_Record", bound=_WithFormat)
 
 _SCHEDULE = TypeAdapter(Schedule)
 _CERTIFICATE = TypeAdapter(Certificate)
@@ -177,13 +187,17 @@ def _validated(path: Path, adapter: TypeAdapter[Any], data: Any, key: str) -> An
     try:
         return adapter.validate_python(data[key])
     except ValidationError as error:
-        first = error.errors()[0]
-        place = "/".join([key, *map(str, first["loc"])])
-        earlier = "is missing, as in what an earlier release wrote; compile its graph.json again"
-        told = earlier if first["type"] == "missing" else first["msg"]
-        raise InputError(str(path), [Problem(f"/{place}", told)]) from error
+        raise _misfit(path, error, key) from error
     except (KeyError, TypeError) as error:
         raise _refuse(path, f"has no {key}") from error
+
+
+def _misfit(path: Path, error: ValidationError, *keys: str) -> InputError:
+    """The first place of a file whose value is not of the type of its field; `keys` lead to what was looked at."""
+    first = error.errors()[0]
+    place = "".join(f"/{key}" for key in (*keys, *first["loc"]))
+    earlier = "is missing, as in what an earlier release wrote; compile its graph.json again"
+    return InputError(str(path), [Problem(place, earlier if first["type"] == "missing" else first["msg"])])
 
 
 def _verified(
@@ -220,6 +234,19 @@ def _conditions(where: Path, certificate: Certificate) -> Conditions:
     """The conditions under which a build was made. InputError for a text that no search has written."""
     text = certificate.conditions
     return parse_conditions(text, str(where), "/certificate/conditions") if text else FREE
+
+
+def read_record(where: Path, adapter: TypeAdapter[_Record], form: str) -> _Record:
+    """The record of a build of several kernels in this `form`. InputError for a file that is missing or damaged."""
+    try:
+        record = adapter.validate_json(where.read_bytes())
+    except OSError as error:
+        raise _refuse(where, f"cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise _misfit(where, error) from error
+    if record.format != form:
+        raise InputError(str(where), [Problem("/format", f"is not {form!r}")])
+    return record
 
 
 def one_kernel(path: Path) -> None:

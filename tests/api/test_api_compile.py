@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import wsopt
-from wsopt import api
 from wsopt import build as build_module
+from wsopt import request
 from wsopt.errors import InfeasibleError, InputError, RequirementError
 from wsopt.folder import read_folder
 from wsopt.machine import load_machine
@@ -99,7 +99,7 @@ def test_a_module_of_torch_is_told_what_to_do() -> None:
 def test_options_are_checked_before_the_search(
     options: dict[str, Any], error: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "build_at", lambda *arguments, **options: pytest.fail("searched"))
+    monkeypatch.setattr(request, "build_at", lambda *arguments, **options: pytest.fail("searched"))
     with pytest.raises(error, match=told):
         wsopt.compile(small(), **options)
 
@@ -287,8 +287,8 @@ def test_several_kernels_are_made_where_no_structure_of_one_fits(monkeypatch: py
         raise InfeasibleError("no structure fits")
 
     several = SimpleNamespace(files={})
-    monkeypatch.setattr(api, "build_at", refuses)
-    monkeypatch.setattr(api, "build_cut", lambda *_, **__: several)
+    monkeypatch.setattr(request, "build_at", refuses)
+    monkeypatch.setattr(request, "build_cut", lambda *_, **__: several)
     assert wsopt.compile(small()) is several
     with pytest.raises(InfeasibleError, match="no structure fits"):
         wsopt.compile(small(), under="consumers=2")

@@ -122,7 +122,7 @@ def test_what_cannot_be_met_says_what_to_leave_out(warm: Path) -> None:
         ),
         (("inspect", "small.wsopt", "--against", "cache"), 2, "cache/schedule.json: cannot be read"),
         (("inspect", "small.wsopt", "--against", "small.wsopt", "--keep", "x"), 2, "is a build already"),
-        (("inspect", "small.wsopt", "--keep", "x"), 2, "says where to write what --against solves"),
+        (("inspect", "small.wsopt", "--keep", "x"), 2, "goes with --against"),
         (("inspect", "small.wsopt", "--against", "ring=2", "--what-if"), 2, "give one of --what-if"),
         (
             ("inspect", "small.wsopt", "--against", "ring=2", "--keep", "cache"),

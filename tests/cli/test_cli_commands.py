@@ -106,6 +106,8 @@ def test_version_and_help(tmp_path: Path) -> None:
         assert done.returncode == 0
         assert "Usage: wsopt" in done.stdout
         assert short.stdout == done.stdout
+    assert "..." not in text.partition("COMMAND [ARGS]...")[2], "a command's first sentence is cut off"
+    assert "Exit status: 0 done" in text
     assert wsopt(tmp_path, "-h").stdout == text
 
 

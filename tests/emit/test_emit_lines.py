@@ -159,7 +159,7 @@ def test_loops_over_k_blocks_run_or_are_not_written(name: str) -> None:
 @pytest.mark.slow
 def test_a_mask_that_reaches_too_far_runs_in_some_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     made = build(graph_of(masked(2048, 900, "window")), WIDE)
-    monkeypatch.setattr("wsopt.lowering.reduced._FAR", 600)
+    monkeypatch.setattr("wsopt.lowering.reduced_chains._FAR", 600)
     cut = made.verified.program.structure
     assert reaching(made.graph, cut, 3) is None
     assert max(graph.type_of("k").shape[2] for graph in further(made.graph, cut, 3)) < 600

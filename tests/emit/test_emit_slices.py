@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
+import numpy as np
 import pytest
-from emit_builds import Body, Emitted, build, case, check_computes, check_shows, graph_of, structure
+from emit_builds import SEEDS, Body, Emitted, build, case, check_computes, check_shows, graph_of, structure
 from emit_checks import check_machine_code
+from row_builds import structure as rows_structure
 
 from wsopt.emit.sliced import at_extents_of
+from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import random_inputs
 from wsopt.lowering.reduced import reduced
 from wsopt.program.types import Structure
 from wsopt.simulation import simulate
@@ -175,3 +180,46 @@ def test_a_slice_of_what_is_contracted_is_longer_in_a_simulation() -> None:
     made = build(graph, s)
     check_computes(made)
     assert case(longer).fault(at_extents_of(made.source, graph, longer), 1) is None
+
+
+def of_experts(g: GraphBuilder) -> Symbol:
+    """What each token's experts gave, where they left it, weighted and added up: an axis of four places."""
+    rows, residual = g.input("y", (96, 256), "bf16"), g.input("r", (24, 256), "bf16")
+    places, weights = g.input("places", (24, 4), "i32"), g.input("weights", (24, 4, 1), "f32")
+    given = g.gather(rows, places) * weights
+    return g.cast(residual + g.reduce_sum(given, axis=1), "bf16", name="z")
+
+
+@pytest.mark.slow
+def test_what_experts_gave_is_added_up_by_an_elementwise_kernel() -> None:
+    made = build(graph_of(of_experts), rows_structure(4, 256))
+    inputs = random_inputs(made.graph, 0)
+    inputs["places"] = np.random.default_rng(0).integers(-1, 97, (24, 4)).astype(np.int32)
+    assert case(made.graph, inputs=inputs).fault(made.source, SEEDS) is None
+
+
+def taps(g: GraphBuilder) -> Symbol:
+    """The nine taps of a depthwise convolution, whose weights lie tap by tap: one element of two axes each."""
+    x, w = g.input("x", (1, 4, 4, 64), "bf16"), g.input("w", (3, 3, 64), "f32", constant=True)
+    around = g.pad(x, low=(0, 1, 1, 0), high=(0, 1, 1, 0))
+    total: Symbol | float = 0.0
+    for row, column in itertools.product(range(3), range(3)):
+        seen = g.slice(
+            g.slice(around, axis=1, start=row, stop=row + 4), axis=2, start=column, stop=column + 4
+        )
+        tap = g.slice(g.slice(w, axis=0, start=row, stop=row + 1), axis=1, start=column, stop=column + 1)
+        total = seen * g.reshape(tap, (64,)) + total
+    return g.cast(total, "bf16", name="y")
+
+
+@pytest.mark.slow
+def test_one_element_of_two_axes_is_read_where_it_lies() -> None:
+    made = build(graph_of(taps), rows_structure(4, 256))
+    assert case(made.graph).fault(made.source, SEEDS) is None
+    assert {
+        source.view.offset for source in find_region(made.graph).sources if source.view.tensor == "w"
+    } == {
+        0,
+        3 * 64,
+        6 * 64,
+    }

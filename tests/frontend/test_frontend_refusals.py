@@ -50,7 +50,8 @@ def two_streams(g: GraphBuilder) -> Symbol:
 
 def two_weights(g: GraphBuilder) -> tuple[Symbol, ...]:
     x = g.input("x", (64, 64), "bf16")
-    return tuple(g.matmul(x, g.input(w, (64, 64), "bf16"), name=name) for name, w in (("p", "u"), ("q", "v")))
+    weights = (("p", "u", 64), ("q", "v", 128))
+    return tuple(g.matmul(x, g.input(w, (64, columns), "bf16"), name=name) for name, w, columns in weights)
 
 
 def two_row_axes(g: GraphBuilder) -> tuple[Symbol, Symbol]:

@@ -41,6 +41,71 @@ def test_the_results_are_the_same(op: str, h200: Machine) -> None:
     np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
 
 
+def outer(op: str, *shape: int, axis: int = 0) -> Graph:
+    g = GraphBuilder("outer")
+    g.output(getattr(g, op)(g.mul(g.input("x", shape, "bf16"), 0.5), axis=axis, name="y"))
+    return g.build()
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((2048, 24), 0), ((2, 4096, 40), 1), ((1024, 3, 16), 0)], ids=str
+)
+def test_outer_axes_with_few_neighbours_are_in_parts_too(
+    op: str, shape: tuple[int, ...], axis: int, h200: Machine
+) -> None:
+    graph = outer(op, *shape, axis=axis)
+    written, inputs = with_parts_of_rows(graph, h200), random_inputs(graph, 0)
+    assert written is not graph
+    assert is_weighed(graph, h200)
+    if op in ("softmax", "logsumexp"):
+        inputs["x"][..., 1] = -math.inf
+    one, other = (evaluate(one, inputs)["y"] for one in (graph, written))
+    assert one.shape == other.shape
+    np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(512, 64), (16384, 2112)], ids=str)
+def test_outer_axes_that_are_short_or_have_bands_for_most_processors_stay_whole(
+    shape: tuple[int, ...], h200: Machine
+) -> None:
+    graph = outer("softmax", *shape)
+    assert with_parts_of_rows(graph, h200) is graph
+
+
+@pytest.mark.parametrize("op", ["reduce_sum", "reduce_mean", "reduce_max", "reduce_min"])
+@pytest.mark.parametrize(("shape", "axis"), [((50261,), 0), ((2, 100003), 1), ((4099, 24), 0)], ids=str)
+def test_what_nothing_divides_has_a_rest_behind_its_parts(
+    op: str, shape: tuple[int, ...], axis: int, h200: Machine
+) -> None:
+    graph = outer(op, *shape, axis=axis)
+    written, inputs = with_parts_of_rows(graph, h200), random_inputs(graph, 0)
+    inputs["x"][(*(slice(None),) * axis, -1)] = 3.0  # the rest counts
+    slices = [node for node in written.nodes if node.op == "slice"]
+    assert len(slices) == 2
+    assert all(written.input(node.tensors[0]) for node in slices)
+    one, other = (evaluate(one, inputs)["y"] for one in (graph, written))
+    assert one.shape == other.shape
+    np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.solver
+def test_a_softmax_of_a_batch_by_its_features_is_two_kernels(h200: Machine) -> None:
+    found = build_cut(outer("softmax", 16384, 64), h200, use_cache=False)
+    assert len(found.record.steps) == 2
+    assert found.record.predicted_us < 12
+
+
+@pytest.mark.solver
+def test_parts_of_two_moments_read_their_input_once(h200: Machine) -> None:
+    g = GraphBuilder("moments")
+    x = g.input("x", (32768, 32), "f32")
+    mean = g.reduce_mean(x, axis=0)
+    g.output(g.sub(g.reduce_mean(x * x, axis=0), mean * mean, name="y"))
+    found = build_cut(g.build(), h200, use_cache=False)
+    assert [step.inputs.count("x") for step in found.record.steps] == [1, 0]
+
+
 def test_an_axis_that_is_kept_stays(h200: Machine) -> None:
     graph = rows("logsumexp", 3, 16384, keepdims=True)
     assert with_parts_of_rows(graph, h200).type_of("y") == graph.type_of("y")

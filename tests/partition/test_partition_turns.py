@@ -9,6 +9,8 @@ from whole_graphs_listed import whole_graph
 
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.reference import evaluate, random_inputs
+from wsopt.machine.types import Machine
+from wsopt.partition.cut import check_cuttable
 from wsopt.partition.turns import exchanges, with_turns
 
 
@@ -38,3 +40,12 @@ def test_axes_of_one_element_count_nowhere() -> None:
     g.output(g.transpose(g.cast(x, "f32"), perm=(2, 1, 0, 5, 3, 4), name="y"))
     graph = g.build()
     assert with_turns(graph) is graph
+
+
+def test_nothing_but_a_transposition_of_many_axes_is_cut(h200: Machine) -> None:
+    """Patches of images of four dimensions side by side: nothing is computed, and no single kernel copies it."""
+    g = GraphBuilder("patches")
+    x = g.input("x", (8, 16, 64, 64), "bf16")
+    parts = g.reshape(x, (8, 16, 32, 2, 32, 2))
+    g.output(g.reshape(g.transpose(parts, perm=(0, 2, 4, 3, 5, 1)), (8, 1024, 64), name="y"))
+    check_cuttable(g.build(), h200)

@@ -184,7 +184,7 @@ def test_a_number_of_kernels_is_refused_for_a_graph_of_numbers(
     plain = {key: value for key, value in GRAPH.items() if key != "dims"}
     plain["inputs"] = [{**GRAPH["inputs"][0], "shape": [64, 128]}, GRAPH["inputs"][1]]
     assert _refused(tmp_path, plain, "--kernels", "2") == 2
-    assert "is for the range of a graph with dims" in capsys.readouterr().err
+    assert "is for a graph with named dimensions (dims)" in capsys.readouterr().err
     with pytest.raises(InputError, match="/dims: there are none"):
         wsopt.compile_range(plain)
 

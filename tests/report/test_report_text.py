@@ -9,6 +9,7 @@ import pytest
 from report_examples import CERTIFICATE, PREDICTION, STRUCTURE, golden, verified
 
 from wsopt.program.types import Sharing
+from wsopt.report.budgets import register_section
 from wsopt.report.facts import ii_limits, ring_facts, shared_memory_parts, time_parts
 from wsopt.report.loop import pipeline_section
 from wsopt.report.outcome import binding_section, certificate_section, lost
@@ -16,6 +17,7 @@ from wsopt.report.outside import outside_section
 from wsopt.report.text import SECTIONS, inspect_text
 from wsopt.schedule.certificate import RunnerUp
 from wsopt.schedule.outside import Outside
+from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
 
 
@@ -52,6 +54,15 @@ def test_doc_cannot_write_to_the_terminal() -> None:
 def test_ring_lifetime_counts_from_the_first_load_to_the_return() -> None:
     (ring,) = ring_facts(verified())
     assert (ring.lifetime, ring.covers, ring.slack) == (4 * 512 + 100 + 30 + 60, 5 * 512, 322)
+
+
+def test_bars_of_registers_begin_in_one_column() -> None:
+    apart = Partition(PartitionRole.STORE_WARP, 0, 1, 24)
+    made = with_schedule(partitions=(*verified().schedule.partitions, apart))
+    lines = register_section(made, CERTIFICATE, 100)
+    bars = [line for line in lines if line.endswith("]")]
+    assert [line.split()[0] for line in bars] == ["consumer0", "consumer1", "loader0", "store_warp0"]
+    assert {line.index("[") for line in bars} == {len("store_warp0 ")}
 
 
 def test_shared_memory_adds_up() -> None:

@@ -7,7 +7,6 @@ row. After a hang or an error it ends, for the state of the device is not to be 
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import shutil
 import subprocess
@@ -20,7 +19,7 @@ from wsopt import __version__
 from wsopt.bench.bench_options import BenchOptions, options_from_text
 from wsopt.bench.rows import Row, row_to_json
 from wsopt.codegen.errors import HangError, first_line, launch_errors
-from wsopt.runtime.guard import append_line
+from wsopt.runtime.guard import append_line, leave
 
 EXIT_HANG, EXIT_ERROR = 3, 4
 
@@ -38,8 +37,8 @@ def main(arguments: Sequence[str]) -> None:
         row, status = _bench(folder, chosen.options)
         append_line(chosen.rows, {"row": row_to_json(row)})
         if status:
-            _leave(status)
-    _leave(0)
+            leave(status)
+    leave(0)
 
 
 def _bench(folder: Path, options: BenchOptions) -> tuple[Row, int]:
@@ -52,13 +51,6 @@ def _bench(folder: Path, options: BenchOptions) -> tuple[Row, int]:
     except launch_errors() as error:
         traceback.print_exc()
         return Row(folder.name, folder.name, "error", first_line(error)), EXIT_ERROR
-
-
-def _leave(status: int) -> None:
-    # The ordinary way out waits for the device, which a hanging kernel never gives back.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
 
 
 def machine_facts() -> dict[str, str | int]:

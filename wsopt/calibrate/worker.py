@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from wsopt.calibrate.build import build_all
 from wsopt.calibrate.catalog import chosen_probes
 from wsopt.calibrate.program import Probe
 from wsopt.codegen.errors import HangError, first_line, launch_errors
-from wsopt.runtime.guard import append_line
+from wsopt.runtime.guard import append_line, leave
 
 EXIT_FAILED = 3
 
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     chosen = parser.parse_args(arguments)
     probes = [probe for probe in chosen_probes(chosen.words) if probe.name not in chosen.skip]
     _compile(probes, chosen.log)
-    _leave(_measure(probes, chosen.rounds, chosen.log))
+    leave(_measure(probes, chosen.rounds, chosen.log))
 
 
 def _compile(probes: Sequence[Probe], log: Path) -> None:
@@ -83,12 +82,6 @@ def _device_lives() -> bool:
     except (RuntimeError, HangError):
         return False
     return True
-
-
-def _leave(status: int) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
 
 
 if __name__ == "__main__":

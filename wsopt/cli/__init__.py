@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import traceback
 from typing import Annotated, NoReturn
 
 import typer
@@ -27,6 +28,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Finds warp-specialized GPU schedules by constraint solving and writes them as Triton (Gluon) kernels.",
+    epilog="To begin: compile GRAPH.json, then run and inspect the folder that it wrote; none of them needs a GPU. "
+    "Exit status: 0 done; 2 the input is wrong; 3 well-formed, but no kernel is made of it, with the reason; "
+    "4 a check failed, and nothing is handed over.",
 )
 
 app.command("compile")(compile_)
@@ -78,7 +82,8 @@ def main() -> None:
         app(args=arguments, prog_name="wsopt")
     except WsoptError as error:
         if debug:
-            raise
+            traceback.print_exc()
+            sys.exit(error.exit_status)
         _fail(f"wsopt: {error}", error.exit_status)
     except BrokenPipeError:
         sys.stderr.close()

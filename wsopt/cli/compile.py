@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wsopt.cli.options import AsJson, Graph, Scheduler, listed
+from wsopt.cli.options import AsJson, Graph, MachineName, Scheduler, listed
 from wsopt.terminal import print_json, print_text, progress, tell
 
 if TYPE_CHECKING:
@@ -42,9 +41,14 @@ class _Asked:
 
 def compile_(
     graph: Graph,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="the folder to write")] = None,
-    machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
-    time_limit: Annotated[float | None, typer.Option(min=0.001, help="seconds for the whole command")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="the folder to write (default: GRAPH.wsopt)"),
+    ] = None,
+    machine: MachineName = "h200",
+    time_limit: Annotated[
+        float | None, typer.Option(min=0.001, metavar="S", help="seconds for the whole command")
+    ] = None,
     specs: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,9 +57,12 @@ def compile_(
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="neither read nor write the cache")] = False,
     tuned: Annotated[bool, typer.Option("--tuned", help="choose by what `tune` has measured")] = False,
-    card: Annotated[str | None, typer.Option(help="with --tuned: the GPU, if several were measured")] = None,
+    card: Annotated[
+        str | None, typer.Option(metavar="NAME", help="with --tuned: the GPU, if several were measured")
+    ] = None,
     kernels: Annotated[
-        int | None, typer.Option(min=1, max=64, help="of a graph with dims: kernels at most (default 4)")
+        int | None,
+        typer.Option(min=1, max=64, metavar="N", help="of a graph with dims: kernels at most (default 4)"),
     ] = None,
     cut: Annotated[
         bool, typer.Option("--cut", help="look for a cut into kernels also where one kernel computes all")
@@ -63,7 +70,10 @@ def compile_(
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a graph into a folder with graph.json, schedule.json, kernel.py, report.txt and search.json.
+    """Compile a graph into a build folder.
+
+    It has graph.json, schedule.json, kernel.py, report.txt and search.json, and is GRAPH.wsopt in the current folder
+    if -o names no other.
 
     A graph that no single kernel computes is cut into several, with one run(); so are some for which several are
     clearly faster. One with named dimensions (dims) is compiled for their ranges, to a few kernels with one run().
@@ -71,66 +81,52 @@ def compile_(
     from wsopt.folder import check_target
     from wsopt.graph.symbolic import SymbolicGraph, load_any
     from wsopt.machine.load import load_machine
-    from wsopt.partition.make import one_or_several
-    from wsopt.program.conditions import FREE
     from wsopt.schedule.spec import parse_conditions
 
     under = listed(specs)
     _tuned_options(tuned=tuned, card=card, time_limit=time_limit, under=under, scheduler=scheduler)
-    conditions = FREE if under is None else parse_conditions(under, "--under")
+    conditions = None if under is None else parse_conditions(under, "--under")
     target = output or Path(f"{graph.stem}.wsopt")
     read = load_any(graph)
     asked = _Asked(load_machine(machine), target, time_limit, not no_cache, scheduler, as_json)
     check_target(target)
     if isinstance(read, SymbolicGraph):
-        told = "is for graphs of numbers, not for one with dims"
-        _one_kernel_options(tuned=tuned, under=under, what=told)
-        if cut:
-            raise typer.BadParameter(told, param_hint="--cut")
+        _no_options_of_one_graph(tuned=tuned, under=under, cut=cut)
         _compile_range(read, asked, kernels)
         return
     if kernels is not None:
-        raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
-    one = functools.partial(_one_kernel, read, asked, conditions, tuned=tuned, card=card)
-    several = functools.partial(_several_kernels, read, asked)
+        raise typer.BadParameter("is for a graph with named dimensions (dims)", param_hint="--kernels")
     if cut:
         _one_kernel_options(tuned=tuned, under=under, what="is for one kernel, not for a cut")
-        _write(several(), asked)
-    elif tuned or under is not None:
-        _write(one(), asked)
-    else:
-        _write(one_or_several(read, asked.machine, one, several, weighed=time_limit is None), asked)
+    _compile_graph(read, asked, conditions, cut=cut, tuned=tuned, card=card)
 
 
-def _one_kernel(
-    graph: TensorGraph, asked: _Asked, conditions: Conditions, *, tuned: bool, card: str | None
-) -> Build:
-    from wsopt.batch import BuildTask, build_at
+def _compile_graph(
+    graph: TensorGraph,
+    asked: _Asked,
+    under: Conditions | None,
+    *,
+    cut: bool,
+    tuned: bool,
+    card: str | None,
+) -> None:
+    from wsopt.request import Request
 
     with progress() as show:
-        if tuned:
-            from wsopt.tune.tuned import tuned_build
-
-            return tuned_build(
-                graph, asked.machine, card=card, use_cache=asked.use_cache, progress=show, tell=tell
-            )
-        task = BuildTask(graph, asked.machine, under=conditions, seconds=asked.seconds)
-        return build_at(asked.scheduler, task, use_cache=asked.use_cache, progress=show)
-
-
-def _several_kernels(graph: TensorGraph, asked: _Asked) -> CutBuild:
-    from wsopt.partition.make import build_cut
-    from wsopt.pool.cluster import workers_at
-
-    with progress() as show, workers_at(asked.scheduler) as workers:
-        return build_cut(
+        found = Request(
             graph,
             asked.machine,
+            under=under,
             seconds=asked.seconds,
+            cut=cut,
+            tuned=tuned,
+            card=card,
             use_cache=asked.use_cache,
-            workers=workers,
+            scheduler=asked.scheduler,
             progress=show,
-        )
+            tell=tell,
+        ).build()
+    _write(found, asked)
 
 
 def _write(found: Build | CutBuild, asked: _Asked) -> None:
@@ -178,17 +174,21 @@ def _tuned_options(
     """Refuse options that exclude `--tuned`, and the one that wants it."""
     if tuned and time_limit is not None:
         raise typer.BadParameter(
-            "a search that is cut short has no fixed candidates", param_hint="--time-limit"
+            "does not go with --tuned: a search that is cut short has no fixed candidates",
+            param_hint="--time-limit",
         )
     if card is not None and not tuned:
         raise typer.BadParameter(
-            "says whose measurements count, and wants --tuned beside it", param_hint="--card"
+            "goes only with --tuned: it says whose measurements count", param_hint="--card"
         )
     if tuned and under is not None:
-        raise typer.BadParameter("what `tune` has measured was made without conditions", param_hint="--under")
+        raise typer.BadParameter(
+            "does not go with --tuned: what `tune` has measured was made without conditions",
+            param_hint="--under",
+        )
     if tuned and scheduler is not None:
         raise typer.BadParameter(
-            "`tune --scheduler` finds the candidates, and --tuned has them from the cache",
+            "does not go with --tuned, which has the candidates from the cache; `tune --scheduler` finds them",
             param_hint="--scheduler",
         )
 
@@ -198,6 +198,14 @@ def _one_kernel_options(*, tuned: bool, under: str | None, what: str) -> None:
     given = {"--tuned": tuned, "--under": under is not None}
     for option in (option for option, there in given.items() if there):
         raise typer.BadParameter(what, param_hint=option)
+
+
+def _no_options_of_one_graph(*, tuned: bool, under: str | None, cut: bool) -> None:
+    """Refuse options that are about a graph of numbers, where one has named dimensions."""
+    told = "is for graphs of numbers, not for one with dims"
+    _one_kernel_options(tuned=tuned, under=under, what=told)
+    if cut:
+        raise typer.BadParameter(told, param_hint="--cut")
 
 
 def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:

@@ -7,17 +7,22 @@ from typing import Annotated
 
 import typer
 
+from wsopt.cli.options import AsJson, Folder
 from wsopt.terminal import print_json, print_text
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that compile wrote")],
+    folder: Folder,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="OUT", help="the folder to write")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write a build as a cubin, launch.json and a C++ launcher that needs the CUDA driver alone. No GPU is needed."""
+    """Write a build as a cubin and a C++ launcher.
+
+    A description of the launch, launch.json, is beside them. The launcher needs the CUDA driver alone. No GPU is
+    needed to export.
+    """
     from wsopt.export.write import export_folder
     from wsopt.requirements import require_triton
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wsopt.cli.options import AsJson
 from wsopt.terminal import print_json, print_text
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ def import_(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="NAME=N", help="fix an extent that the model leaves open")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Read a model of another format and write it as a graph, which compile takes.
+    """Write a model of another format as a graph.
 
     What no graph says is listed, all of it, and nothing is written then.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wsopt.cli.options import listed
+from wsopt.cli.options import AsJson, Folder, listed
 from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.errors import InputError, Problem
 from wsopt.terminal import print_json, print_text, progress
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that compile wrote")],
+    folder: Folder,
     what_if: Annotated[
         bool, typer.Option("--what-if", help="solve again with more of each budget: what it would buy")
     ] = False,
@@ -41,7 +41,9 @@ def inspect(
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(min=0.001, help="with --what-if and --against: seconds for the whole command"),
+        typer.Option(
+            min=0.001, metavar="S", help="with --what-if and --against: seconds for the whole command"
+        ),
     ] = None,
     html: Annotated[
         Path | None,
@@ -50,7 +52,7 @@ def inspect(
     perfetto: Annotated[
         Path | None, typer.Option("--perfetto", metavar="FILE", help="write a trace for ui.perfetto.dev")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a build's schedule, and why it is what it is.
 
@@ -88,7 +90,8 @@ def _check_options(
     """Refuse options that exclude each other, and those that want another one beside them."""
     if written and runner_up:
         raise typer.BadParameter(
-            "is text; a page has the runner-up beside the roofline", param_hint="--runner-up"
+            "does not go with --html and --perfetto; a page has the runner-up beside the roofline",
+            param_hint="--runner-up",
         )
     if not written and what_if + runner_up + (against is not None) > 1:
         raise typer.BadParameter(
@@ -96,9 +99,13 @@ def _check_options(
             param_hint="--against" if against is not None else "--runner-up",
         )
     if time_limit is not None and not (what_if or against is not None):
-        raise typer.BadParameter("is for what --what-if and --against solve", param_hint="--time-limit")
+        raise typer.BadParameter(
+            "goes with --what-if or --against: without them nothing is solved", param_hint="--time-limit"
+        )
     if keep is not None and against is None:
-        raise typer.BadParameter("says where to write what --against solves", param_hint="--keep")
+        raise typer.BadParameter(
+            "goes with --against: it says where to write the build compared with", param_hint="--keep"
+        )
 
 
 def report(
@@ -106,9 +113,12 @@ def report(
         list[Path], typer.Argument(metavar="DIR|FILE...", help="builds, and results of bench --json")
     ],
     html: Annotated[Path, typer.Option("--html", metavar="FILE", help="the page to write")],
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write one page about many builds and benchmarks: a table, a roofline, predictions beside measurements."""
+    """Write one page about many builds and benchmarks.
+
+    It has a table, a roofline, and predictions beside measurements.
+    """
     from wsopt.pages.command import check_file, write_file
     from wsopt.pages.many import report_page
 

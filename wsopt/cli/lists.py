@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
-import typer
-
+from wsopt.cli.options import AsJson
 from wsopt.terminal import print_json, print_text
-
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 
 _EXAMPLE = "h200"
 """The card that operations are tried for: the front end is the same for all of its kind."""
@@ -42,7 +38,10 @@ def _cell(value: object) -> str:
 
 
 def ops(as_json: AsJson = False) -> None:
-    """List the operations of the graph format, and mark those that no kernel takes yet."""
+    """List the operations of the graph format.
+
+    Those that no kernel takes yet are marked.
+    """
     from wsopt.graph.ops import OPS
     from wsopt.lowering.support import is_lowered
     from wsopt.machine.load import load_machine

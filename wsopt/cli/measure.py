@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wsopt.cli.options import Folders, listed
+from wsopt.cli.options import Folders, MachineName, listed
 from wsopt.errors import CheckError
 from wsopt.terminal import print_text, progress
 
@@ -15,14 +15,18 @@ from wsopt.terminal import print_text, progress
 def bench(
     folders: Folders,
     baseline: Annotated[
-        list[str] | None, typer.Option(help="names, separated by commas; if not given, all that apply")
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="names, separated by commas; if not given, all that apply"),
     ] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="write the results")
     ] = None,
     together: Annotated[bool, typer.Option("--together", help="one process for all folders")] = False,
 ) -> None:
-    """Measure builds on this GPU against what people use: checked first, then timed interleaved."""
+    """Measure builds on this GPU beside what people use.
+
+    Results are compared first; then the kernel and each baseline run in turns.
+    """
     from wsopt.bench.bench import bench_folders
     from wsopt.bench.bench_options import DEFAULT_BASELINES, BenchOptions
     from wsopt.bench.table import text_table
@@ -50,18 +54,25 @@ def _measured(folder: Path) -> list[Path]:
 
 
 def calibrate(
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="the machine file to write")] = None,
-    only: Annotated[str, typer.Option(help="beginnings of measurements' names, separated by commas")] = "",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="the machine file to write")
+    ] = None,
+    only: Annotated[
+        str, typer.Option(metavar="NAMES", help="beginnings of measurements' names, separated by commas")
+    ] = "",
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="write the raw measurements")
     ] = None,
-    name: Annotated[str, typer.Option(help="the machine's name in its file")] = "measured",
+    name: Annotated[str, typer.Option(metavar="NAME", help="the machine's name in its file")] = "measured",
     compare: Annotated[
         tuple[Path, Path] | None,
         typer.Option(metavar="A B", help="hold two files of --json against each other"),
     ] = None,
 ) -> None:
-    """Measure this GPU into a machine file that compile takes as --machine."""
+    """Measure this GPU into a machine file.
+
+    `wsopt compile --machine FILE` takes it.
+    """
     from wsopt.calibrate.command import compare_files, run_calibrate
 
     if compare is not None:
@@ -75,8 +86,8 @@ def validate_model(
     graphs: Annotated[
         list[Path] | None, typer.Argument(metavar="[GRAPH.json]...", help="graphs to validate with")
     ] = None,
-    machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
-    count: Annotated[int, typer.Option(min=2, max=200, help="schedules of each graph")] = 12,
+    machine: MachineName = "h200",
+    count: Annotated[int, typer.Option(min=2, max=200, metavar="N", help="schedules of each graph")] = 12,
     candidates: Annotated[
         Path | None, typer.Option(metavar="DIR", help="with graphs: write candidates and end; else read them")
     ] = None,
@@ -92,7 +103,12 @@ def validate_model(
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="draw it")] = None,
     gate: Annotated[bool, typer.Option("--gate", help="fail where the model is not good enough")] = False,
 ) -> None:
-    """Hold the model's predictions against measurements of good and bad schedules."""
+    """Hold the model's predictions against measurements.
+
+    Schedules that the model thinks good and bad are measured. Without a GPU here: `validate-model GRAPH...
+    --candidates DIR`; `python -m wsopt.validate.measure DIR --json FILE` where there is one; then `validate-model
+    --candidates DIR --measured FILE` here.
+    """
     from wsopt.validate.command import Request, run
 
     request = Request(tuple(graphs or ()), machine, count, candidates, measured, again, json_path, plot)

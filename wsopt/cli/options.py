@@ -11,6 +11,9 @@ Graph = Annotated[Path, typer.Argument(metavar="GRAPH.json", help="the compute g
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="a folder that compile wrote")]
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="folders that compile wrote")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+MachineName = Annotated[
+    str, typer.Option("--machine", metavar="NAME|FILE", help="a card's name or a machine file")
+]
 Scheduler = Annotated[
     str | None,
     typer.Option(

@@ -14,8 +14,12 @@ from wsopt.terminal import print_json, print_text, progress
 
 def run(
     folder: Folder,
-    device: Annotated[str, typer.Option(help="cpu (interpreter, reduced extents) or cuda")] = "cpu",
-    seeds: Annotated[int, typer.Option(min=1, max=100_000, help="interleavings, or random inputs")] = 20,
+    device: Annotated[
+        str, typer.Option(metavar="cpu|cuda", help="cpu (interpreter, reduced extents) or cuda")
+    ] = "cpu",
+    seeds: Annotated[
+        int, typer.Option(min=1, max=100_000, metavar="N", help="interleavings, or random inputs")
+    ] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Execute a build and compare it with what its graph means."""
@@ -27,7 +31,8 @@ def run(
     else:
         lines = result.get("lines")
         ran = f", {lines['run']} of {lines['of']} lines ran" if lines else ""
-        errors = f"relative error {result['max_relative_error']:.1e}, of the worst row {result['max_row_error']:.1e}"
+        of_row = f"of the worst row {result['max_row_error']:.1e} beyond its rounding"
+        errors = f"relative error {result['max_relative_error']:.1e}, {of_row}"
         print_text(f"{folder}: {result['seeds']} seeds on {device}, {errors}{ran}")
 
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from wsopt.cli.options import AsJson, Folder
 from wsopt.terminal import print_json, print_text
 
 
 def trace(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that compile wrote")],
-    blocks: Annotated[int, typer.Option(min=1, max=1024, help="blocks of the grid that keep records")] = 8,
-    tiles: Annotated[int, typer.Option(min=1, max=1024, help="tiles of each of them")] = 4,
-    iterations: Annotated[int, typer.Option(min=4, max=4096, help="iterations of each tile")] = 64,
+    folder: Folder,
+    blocks: Annotated[
+        int, typer.Option(min=1, max=1024, metavar="N", help="blocks of the grid that keep records")
+    ] = 8,
+    tiles: Annotated[int, typer.Option(min=1, max=1024, metavar="N", help="tiles of each of them")] = 4,
+    iterations: Annotated[
+        int, typer.Option(min=4, max=4096, metavar="N", help="iterations of each tile")
+    ] = 64,
     prepare: Annotated[
         bool, typer.Option("--prepare", help="write the traced kernel and end: no GPU is needed")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure when a build's operations start, beside when they were predicted to; written to DIR/trace."""
+    """Measure when a build's operations start on this GPU.
+
+    The starts that were predicted stand beside them. Both are written to DIR/trace.
+    """
     from wsopt.emit.stamps import Trace
     from wsopt.folder import read_folder
     from wsopt.requirements import require_torch, require_triton

@@ -7,15 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
+from wsopt.cli.options import AsJson, MachineName
 from wsopt.requirements import require_torch
 from wsopt.terminal import print_json, print_text, progress, tell
 
 
 def tune(
     graph: Annotated[Path | None, typer.Argument(metavar="[GRAPH.json]", help="the compute graph")] = None,
-    keep: Annotated[int, typer.Option("-k", min=1, max=64, help="candidates: the model's best")] = 8,
-    machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
-    seconds: Annotated[float | None, typer.Option(min=1, help="start no measurement after these")] = None,
+    keep: Annotated[
+        int, typer.Option("-k", min=1, max=64, metavar="N", help="candidates: the model's best")
+    ] = 8,
+    machine: MachineName = "h200",
+    seconds: Annotated[
+        float | None, typer.Option(min=1, metavar="S", help="start no measurement after these")
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="measure what is known already")] = False,
     scheduler: Annotated[
         str | None,
@@ -30,9 +35,11 @@ def tune(
     import_from: Annotated[
         Path | None, typer.Option("--import", metavar="FILE", help="take in results from a file")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure the model's best schedules on this GPU, and remember what `compile --tuned` chooses by.
+    """Measure the model's best schedules on this GPU.
+
+    The results are remembered, and `wsopt compile --tuned` chooses by them.
 
     Without a GPU here: `tune GRAPH --candidates DIR`; `python -m wsopt.tune.measure DIR -o FILE` where there is
     one (torch and triton are all it needs); `tune --import FILE` here.

@@ -99,32 +99,51 @@ class Consumer:
 
     def function(self) -> Function:
         """The function of a consumer."""
+        parameters, begin, end = self._parameters(), self._begin(), "\n".join(self._end())
+        body = self._body()  # which notes the functions that are called
+        begin += self._carried()
+        return function(self.plan, PartitionRole.CONSUMER, parameters, begin, body, end, self._called())
+
+    @property
+    def _loads(self) -> list[str]:
+        """The descriptors of the full tiles that the consumer copies for its epilogue."""
+        return [] if self.plan.inputs_by_loader else [box.descriptor for box in self.plan.inputs.values()]
+
+    def _parameters(self) -> list[str]:
+        """The parameters of the function, in the order of `seen`: tensors, channels, sizes."""
         plan, role = self.plan, PartitionRole.CONSUMER
-        loads = [] if plan.inputs_by_loader else [box.descriptor for box in plan.inputs.values()]
         vectors = [name for one in plan.read_vectors for name in one.arguments]
-        parameters = [
-            *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
+        return [
+            *seen(plan, role, own=False), *self._loads, *vectors, *seen(plan, role, own=True),
             *plan.stored, *over_rows.stored(plan), *plan.order_table,
             *(splits.PARAMETERS if plan.split or plan.carried else ()),
             *(plan.offsets.arguments if plan.offsets else ()), *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
-        step = self._first_step()
-        begin = [*step, *self._first_slots()] if plan.in_loop else []
+
+    def _begin(self) -> list[str]:
+        """Lines before the first tile: counters, and the end of the kernel before."""
+        plan = self.plan
+        begin = [*self._first_step(), *self._first_slots()] if plan.in_loop else []
         if not plan.loops_over_tiles:
             begin += ["visit = 0", *(splits.nothing_owed(plan) if plan.owes_ends else [])]
             begin += [f"{tensor_sums.counter(plan)} = 0"] if plan.sums_apart and plan.split else []
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited. The
             # kernel before may still use the workspace of this one.
-            early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split or plan.offsets
-            begin += ["gdc_wait()"] if early else []
+            early = (plan.s.persistent and plan.ranged) or plan.vectors or self._loads or plan.split
+            begin += ["gdc_wait()"] if early or plan.offsets else []
         begin += resident.begin(plan)
-        begin += ["gdc_wait()"] if self.operations.of_rows and not plan.s.resident else []
+        return [*begin, *(["gdc_wait()"] if self.operations.of_rows and not plan.s.resident else [])]
+
+    def _end(self) -> list[str]:
+        """Lines behind the last tile: ends that are owed, sums over all rows, the last stores."""
+        plan = self.plan
         ends = each_owed(plan, calls(plan)) if plan.owes_ends else over_rows.ended(plan)
-        stored = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []
-        body, end = self._body(), "\n".join([*ends, *stored])
+        return [*ends, *(["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else [])]
+
+    def _called(self) -> set[str]:
+        """The kernel's own functions that the text calls."""
         called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
-        called = called.union(after_rows(plan)[1]) if plan.program.long_rows else called
-        return function(plan, role, parameters, begin + self._carried(), body, end, called)
+        return called.union(after_rows(self.plan)[1]) if self.plan.program.long_rows else called
 
     def _first_step(self) -> list[str]:
         """Lines that begin at the consumer's first K-block, behind those of others where tiles go in turns."""
@@ -249,13 +268,9 @@ class Consumer:
 
     def _loops(self) -> list[str]:
         """The loops, with what goes on before, under and after them."""
-        plan, vectors = self.plan, self.plan.prefetched.values()
-        under = load_lines(vectors, plan.place("rows", "columns"), plan.s)
-        under += [self._rows] if self._counts_rows and plan.columns and under else []
-        later = plan.split or plan.refill.first or plan.refill.apart
-        under += [] if later else [inputs.input_loads(plan)]
+        plan, under = self.plan, self._under()
         if not plan.in_loop:
-            stored = [] if plan.split else store_lines(vectors)
+            stored = [] if plan.split else store_lines(plan.prefetched.values())
             return [*under, tensor_sums.wait(plan), *records.behind_loop(plan), *stored]
         if plan.program.long_rows:
             return self._passes_over_rows()
@@ -268,13 +283,25 @@ class Consumer:
         lines += records.stamp(plan, PartitionRole.CONSUMER, records.LOOP)
         for stretch in self.stretches:
             lines += self._stretch(stretch, under if begun else [])
-        lines += [self._passed("end", "tile_end")] if plan.own_k_blocks and self.live.rests else []
+        return [*lines, *self._behind()]
+
+    def _under(self) -> list[str]:
+        """Lines that run under a tile's first products: loads of what the epilogue reads, and places of rows."""
+        plan = self.plan
+        under = load_lines(plan.prefetched.values(), plan.place("rows", "columns"), plan.s)
+        under += [self._rows] if self._counts_rows and plan.columns and under else []
+        later = plan.split or plan.refill.first or plan.refill.apart
+        return [*under, *([] if later else [inputs.input_loads(plan)])]
+
+    def _behind(self) -> list[str]:
+        """Lines behind the loops over K-blocks: others' K-blocks, the tile that is held, the ends of products."""
+        plan, vectors = self.plan, self.plan.prefetched.values()
+        lines = [self._passed("end", "tile_end")] if plan.own_k_blocks and self.live.rests else []
         if plan.values_apart:
             return [*lines, *tensor_values.whole(self.operations), *store_lines(vectors)]
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
         lines += [tensor_sums.wait(plan)] if plan.sums_apart else []
-        lines += records.behind_loop(plan)
-        return [*lines, *([] if plan.split else store_lines(vectors))]
+        return [*lines, *records.behind_loop(plan), *([] if plan.split else store_lines(vectors))]
 
     def _passes_over_rows(self) -> list[str]:
         """The loops over the parts of rows that no SM holds, with what follows the first one."""

@@ -221,7 +221,7 @@ class Operations:
         last = op is phases[-1] or again
         stored = {output.value for output in self.plan.program.after.outputs} - there if last else set[str]()
         for name in self.of_tiles:
-            if name in read | stored or (first and self.writer.sources[name].spans == FULL):
+            if name in read | stored or (first and self.plan.vectors[name].of.is_tile):
                 yield name
 
     def vectors(self, chosen: Iterable[str] | None = None) -> Iterator[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress, places_name
 from wsopt.emit.names import DYNAMIC_WORDS, OVER_ROWS_WORDS, SEGMENT_WORDS, SPLIT_WORDS, TURNING_WORDS, Names
 from wsopt.emit.plan import KernelPlan, loop_name
 from wsopt.emit.prefetched import Prefetched
-from wsopt.emit.rings import NamedBoxes, loaders
+from wsopt.emit.rings import NamedBoxes, Ring, loaders
 from wsopt.emit.staging import staging
 from wsopt.emit.stamps import WORDS, Trace
+from wsopt.emit.tensors import Box
 from wsopt.perf.epilogue import Refill, k_blocks_ahead, refill
 from wsopt.program.epilogue import Epilogue
 from wsopt.program.over_rows import carried
@@ -26,8 +28,67 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     program, buffers = verified.program, verified.schedule.buffers
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
     names = Names(subtiles=True, taken=_words(program, trace))
-    # Where two tensors wish for one name the first that asks has it, so that kernels show the order of these lines.
-    boxes = NamedBoxes(verified, names)
+    tensors = _tensors(verified, names)
+    ranged, columns = program.work is not None, _has_column_tiles(program)
+    counts = _counts(program, axes, columns=columns)
+    counts_stream = any(isinstance(i, Statement) and i.primitive == "extent_stream" for i in after.items)
+    extents = _extents(program, columns=columns, counts_stream=counts_stream)
+    return KernelPlan(
+        verified=verified,
+        names=names,
+        longest_last=ranged and longest_last(k_iteration_counts(program.bounds, s)),
+        columns=columns,
+        axes=axes,
+        outer=tuple(str(role) for role in BATCHES if role in axes or (ranged and role is Role.BATCH)),
+        stationary=tensors.stationary,
+        rings=tensors.rings,
+        loaders=tuple(loaders(verified, tensors.rings)),
+        inputs=tensors.inputs,
+        vectors=tensors.vectors,
+        prefetched=_prefetched(tensors.vectors, s) if after.prefetched else {},
+        late={} if after.prefetched else _read_by(after, tensors.vectors),
+        outputs=tensors.outputs,
+        outputs_by_address=tensors.outputs_by_address,
+        staged=staging(program, buffers, tensors.inputs, tensors.outputs),
+        refill=Refill(0, 0) if s.parted else refill(program, verified.machine, buffers),
+        inputs_ahead=_inputs_ahead(verified),
+        rows=_rows(program),
+        counts=counts,
+        sizes=(*counts, *extents, *tensors.places),
+        order_table=("order_ptr",) if ranged and s.persistent and not s.parted else (),
+        scalars=tensors.scalars,
+        counts_stream=counts_stream,
+        trace=trace,
+        offsets=tensors.offsets,
+        ragged=_ragged(after, tensors) if tensors.offsets else {},
+    )
+
+
+# --- tensors and their names ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensors:
+    """Tensors as `KernelPlan` has them, and the arguments that count the `places` which indices choose from."""
+
+    stationary: tuple[Box, ...]
+    rings: tuple[Ring, ...]
+    vectors: Mapping[str, ByAddress[Source]]
+    inputs: Mapping[str, Box]
+    outputs: Mapping[str, Box]
+    outputs_by_address: tuple[ByAddress[Output], ...]
+    offsets: ByAddress[Source] | None
+    scalars: Mapping[str, str]
+    places: tuple[str, ...]
+
+
+def _tensors(verified: VerifiedSchedule, names: Names) -> _Tensors:
+    """The tensors of a kernel, each with a name of its own.
+
+    Where two wish for one name the first that asks has it, so that kernels show the order of these lines.
+    """
+    program, boxes = verified.program, NamedBoxes(verified, names)
+    s, after = program.structure, program.after
     subtile = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}
     stationary = tuple(box for member in program.stationary for box in boxes.held("stationary", member))
     rings = boxes.rings()
@@ -40,49 +101,9 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     cut = program.offsets
     offsets = None if cut is None else ByAddress(cut, names("read:offsets", cut.view.tensor))
     scalars = _scalars(program, names)
-
     chosen = (one.of.view for one in vectors.values() if one.of.view.chosen)
-    places = dict.fromkeys(places_name(names, view) for view in chosen)
-
-    ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
-    columns = not (ranged or program.whole_rows or program.long_rows)
-    counts = _counts(axes, ranged=ranged, columns=columns, k_blocks=not by_tile)
-    counts = (*counts, *(_parts(s) if ranged else ()))
-    counts_stream = any(isinstance(i, Statement) and i.primitive == "extent_stream" for i in after.items)
-    extents = {
-        "row_extent": True,
-        "column_extent": columns or not by_tile,
-        "stream_extent": ranged or counts_stream,
-    }
-    return KernelPlan(
-        verified=verified,
-        names=names,
-        longest_last=ranged and longest_last(k_iteration_counts(program.bounds, s)),
-        columns=columns,
-        axes=axes,
-        outer=tuple(str(role) for role in BATCHES if role in axes or (ranged and role is Role.BATCH)),
-        stationary=stationary,
-        rings=rings,
-        loaders=tuple(loaders(verified, rings)),
-        inputs=inputs,
-        vectors=vectors,
-        prefetched=_prefetched(vectors, s) if after.prefetched else {},
-        late={} if after.prefetched else _read_by(after, vectors),
-        outputs=outputs,
-        outputs_by_address=outputs_by_address,
-        staged=staging(program, buffers, inputs, outputs),
-        refill=Refill(0, 0) if s.parted else refill(program, verified.machine, buffers),
-        inputs_ahead=_inputs_ahead(verified),
-        rows=_rows(program),
-        counts=counts,
-        sizes=(*counts, *(name for name, wanted in extents.items() if wanted), *places),
-        order_table=("order_ptr",) if ranged and s.persistent and not s.parted else (),
-        scalars=scalars,
-        counts_stream=counts_stream,
-        trace=trace,
-        offsets=offsets,
-        ragged={o.name: ByAddress(o, outputs[o.name].name) for o in after.tile_outputs} if offsets else {},
-    )
+    places = tuple(dict.fromkeys(places_name(names, view) for view in chosen))
+    return _Tensors(stationary, rings, vectors, inputs, outputs, outputs_by_address, offsets, scalars, places)
 
 
 def _words(program: TileProgram, trace: Trace | None) -> set[str]:
@@ -108,6 +129,11 @@ def _outputs_by_address(after: Epilogue, names: Names) -> tuple[ByAddress[Output
         for o in after.outputs
         if not (o.is_tile or o.over_rows)
     )
+
+
+def _ragged(after: Epilogue, tensors: _Tensors) -> dict[str, ByAddress[Output]]:
+    """The output tiles as threads store them by address, where a tile ends within a segment of rows."""
+    return {o.name: ByAddress(o, tensors.outputs[o.name].name) for o in after.tile_outputs}
 
 
 def _prefetched(vectors: Mapping[str, ByAddress[Source]], s: Structure) -> dict[str, Prefetched]:
@@ -155,13 +181,19 @@ def _inputs_ahead(verified: VerifiedSchedule) -> int:
     return k_blocks_ahead(program, verified.machine, schedule.ii, slots)
 
 
-def _parts(s: Structure) -> tuple[str, ...]:
-    """Arguments that count tiles or parts of tiles, where several blocks share a tile whose loop computes values."""
-    return ("tiles",) if s.shares else ("parts",) if s.splits > 1 else ()
+# --- arguments that count -------------------------------------------------------------------------------
 
 
-def _counts(axes: tuple[Role, ...], *, ranged: bool, columns: bool, k_blocks: bool) -> tuple[str, ...]:
-    """Arguments that are counts: batches, tiles along rows and `columns`, `k_blocks` where all tiles have as many."""
+def _has_column_tiles(program: TileProgram) -> bool:
+    """Whether tiles are counted along columns too: not where one has them all, nor where a table deals tiles out."""
+    return not (program.work is not None or program.whole_rows or program.long_rows)
+
+
+def _counts(program: TileProgram, axes: tuple[Role, ...], *, columns: bool) -> tuple[str, ...]:
+    """Arguments that are counts: batches, tiles along rows and `columns`, K-blocks where all tiles have as many, and
+    tiles or parts of tiles where several blocks share a tile whose loop computes values.
+    """
+    s, ranged = program.structure, program.work is not None
     asked = {
         "groups": Role.GROUP in axes,
         "heads": Role.HEAD in axes,
@@ -169,6 +201,18 @@ def _counts(axes: tuple[Role, ...], *, ranged: bool, columns: bool, k_blocks: bo
         "row_tiles": Role.SEGMENT not in axes,
         "segments": Role.SEGMENT in axes,
         "column_tiles": columns,
-        "k_iterations": columns and k_blocks,
+        "k_iterations": columns and program.iteration is not Iteration.TILE,
+        "tiles": ranged and s.shares,
+        "parts": ranged and not s.shares and s.splits > 1,
+    }
+    return tuple(name for name, wanted in asked.items() if wanted)
+
+
+def _extents(program: TileProgram, *, columns: bool, counts_stream: bool) -> tuple[str, ...]:
+    """Arguments that are extents, in elements: the streamed axis's where bounds or a statement look at it."""
+    asked = {
+        "row_extent": True,
+        "column_extent": columns or program.iteration is not Iteration.TILE,
+        "stream_extent": program.work is not None or counts_stream,
     }
     return tuple(name for name, wanted in asked.items() if wanted)

@@ -129,7 +129,7 @@ def view_checks(view: View, *, copied: bool, told: bool = False) -> Iterator[Che
         elif cutout[1]:
             yield from _cut_out(view, group, part[1], cutout)
     yield from _contiguous(view, len(view.origin) - 1 if copied else contiguous_place(view))
-    if copied or told or (view.by_address and view.is_aligned):
+    if copied or told or (view.by_address and view.is_aligned and view.column_each == 1):
         yield from _aligned(view)
     yield from _stream_checks(view)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.plan import KernelPlan
 from wsopt.program.row_layout import ACCESS_BITS
-from wsopt.tensors.views import FULL, Output, Role, Source
+from wsopt.tensors.views import Output, Role, Source
 
 _BEGUN = "Blocks of the next kernel may begin where an SM has room; their `gdc_wait` ends with this kernel."
 _TOLD = (
@@ -27,7 +27,7 @@ def told_vectors(plan: KernelPlan) -> list[ByAddress[Source]]:
     do: those that tiles are computed of, where no tensor has their elements.
     """
     sources = plan.vectors.values()
-    if not plan.s.resident or any(one.of.spans == FULL for one in sources):
+    if not plan.s.resident or any(one.of.is_tile for one in sources):
         return []
     return [one for one in sources if Role.COLUMN in one.of.spans and one.of.view.is_aligned and one.strides]
 
@@ -35,7 +35,7 @@ def told_vectors(plan: KernelPlan) -> list[ByAddress[Source]]:
 def _strides(plan: KernelPlan) -> Iterator[str]:
     """Lines that say of what strides of tensors are multiples, as a launch has checked."""
     tiles: list[ByAddress[Source] | ByAddress[Output]] = [
-        one for one in plan.vectors.values() if one.of.spans == FULL
+        one for one in plan.vectors.values() if one.of.is_tile
     ]
     tiles += told_vectors(plan)
     tiles += [one for one in plan.outputs_by_address if one.of.has_columns]

@@ -1,4 +1,4 @@
-"""A kernel's text for calls with other extents of tensors of which it reads slices, which its launcher refuses.
+"""Rewrites the launcher of a kernel that reads slices, for simulations at extents that it would refuse.
 
 A slice ends where the graph says, and the launcher takes it for all of the tensor but so many elements: at another
 extent it would end elsewhere. In the simulation that is wanted.

@@ -45,7 +45,7 @@ from wsopt.graph.types import DType
 from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
-from wsopt.tensors.views import FULL, Packing
+from wsopt.tensors.views import Packing
 
 _RELEASE = "3.6"
 """The first release of Triton that kernels are compiled by."""
@@ -231,7 +231,7 @@ def _untraced(plan: KernelPlan) -> str:
         return f"pairs of blocks work on its tiles, {told} single blocks: trace a build made with `--under paired=no`"
     if plan.s.resident:
         why = f"an SM has several of its blocks at a time, {told} one that has it to itself"
-        streams = any(source.spans == FULL for source in plan.program.after.vectors)
+        streams = any(source.is_tile for source in plan.program.after.vectors)
         return f"{why}: trace a build made with `--under occupancy=0`" if streams else why
     if plan.s.dynamic:
         return f"blocks take tiles at run time, {told} tiles in turns: trace a build made with `--under dynamic=no`"

@@ -45,10 +45,8 @@ def constants(plan: KernelPlan, least: int) -> list[tuple[str, int | str, str]]:
     """Constants of a kernel whose sums are split, with comments; its loop takes `least` passes."""
     if not plan.split:
         return []
-    parts, ways = (
-        parts_of(plan),
-        ("SPLITS", plan.s.splits, "parts of a tile's K-blocks, each for a block of its own"),
-    )
+    parts = parts_of(plan)
+    ways = ("SPLITS", plan.s.splits, "parts of a tile's K-blocks, each for a block of its own")
     return [
         *(shares.constants(plan, least) or [ways]),
         ("PARTIAL_SUMS", place_elements(plan), "elements of a consumer's partial sums"),

@@ -113,12 +113,10 @@ class _Unroller:
         return between(instructions, reached, start)
 
     def _operation(self, slot: Step, after: Step | None, number: int) -> Iterator[Instruction]:
-        op, iteration, plan, writer = (
-            slot.op,
-            number - slot.stage,
-            self.operations.plan,
-            self.operations.writer,
-        )
+        op = slot.op
+        iteration = number - slot.stage
+        plan = self.operations.plan
+        writer = self.operations.writer
         # The counter stops at the last iteration, so in the drain operations are nearer to it.
         place = (iteration - min(number, self.k_iterations)) * plan.s.copies + op.copy
         match op.kind:

@@ -72,7 +72,8 @@ def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
             at = f"{plan.place(rows, columns)[role]} + {cutout[0]}"
             inside.append(f"({at} >= 0) & ({at} < {cutout[2]})")
     # Beyond 2^31 elements an offset would not fit the type of the indices.
-    index = plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)")
+    shared = columns if view.column_each == 1 else f"({columns} // {view.column_each})"
+    index = plan.place(f"{rows}.to(gl.int64)", f"{shared}.to(gl.int64)")
     if view.chosen:
         name, places = _place(plan, view, view.chosen), places_name(plan.names, view)
         at = f"gl.expand_dims({name}, 1)" if view.rows_chosen else name

@@ -15,10 +15,8 @@ def windows_of(operations: Operations, order: Iterable[Step]) -> tuple[Window, .
     """The counters of the rings that a consumer reads, with the places that its passes look at."""
     s, found = operations.plan.s, dict[SlotCounter, Window]()
     for ring, reads, slot in _touches(operations, order):
-        known, place = (
-            found.setdefault(ring.counter, Window(ring.counter)),
-            slot.op.copy - slot.stage * s.copies,
-        )
+        known = found.setdefault(ring.counter, Window(ring.counter))
+        place = slot.op.copy - slot.stage * s.copies
         phases = min(known.phases, place) if reads else known.phases
         found[ring.counter] = Window(ring.counter, min(known.slots, place), phases)
     return tuple(found.values())

@@ -1,4 +1,4 @@
-"""Tensors joined along an axis and reduced along it, taken apart: each goes its own way.
+"""Concatenated tensors that are reduced along the axis of the concatenation: a reduction of each, and one of those.
 
 `softmax(concat(scores, sink))` without its last column is `exp(scores - m)` over the sum of both exponentials, where
 m is the larger of the sink and of the scores' maximum. So no kernel holds joined rows, and a tensor of one element

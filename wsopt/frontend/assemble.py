@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
@@ -148,6 +149,14 @@ class _Assembly:
         """A term by name, or the number that it is."""
         return self.names[term] if isinstance(term, str) else term
 
+    def sources(self) -> tuple[Source, ...]:
+        """The tensors that values read element by element, each with a name."""
+        return tuple(
+            Source(self.name(name, value), self.layout.views[value.label[0]], value.spans)
+            for name, value in self.live.items()
+            if value.primitive == "source"
+        )
+
     def loop(self) -> tuple[Item | Contraction, ...]:
         """The loop's sums and maxima, and every value that they read."""
         pool, found = self.draft.pool, []
@@ -215,23 +224,44 @@ def _tables(layout: Layout, known: tuple[Source, ...]) -> tuple[Source, ...]:
     )
 
 
-def assemble(draft: Draft) -> Region:
-    """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
-    graph, live = draft.axes.graph, draft.live()
-    stored = zip(draft.pieces, draft.outputs, strict=True)
-    raws = {f"out:{name}:{piece}": _output_view(draft, name, piece, value) for (name, piece), value in stored}
+def _layout(
+    draft: Draft, live: Mapping[str, Value], stored: Mapping[str, RawView], offsets: str | None
+) -> Layout:
+    """The layout of all tensors that a kernel moves: inputs that live values read, those that choose their places,
+    the `offsets` of segments, and outputs as they are `stored`.
+    """
     uses = {value.label[0] + end for value in live.values() for end in _READS.get(value.primitive, ())}
     uses |= {raw.chosen[1] for use, raw in draft.raw.items() if use in uses and raw.chosen}
-    offsets = offsets_use(draft.axes)
     read = {use: raw for use, raw in draft.raw.items() if use in uses or use == offsets}
     counted = {value.label for value in live.values() if value.primitive.startswith("iota_")}
-    layout = merge_views(draft.axes, read | raws, counted)
-    assembly = _Assembly(draft, live, layout)
-    sources = tuple(
-        Source(assembly.name(name, value), layout.views[value.label[0]], value.spans)
-        for name, value in live.items()
-        if value.primitive == "source"
+    return merge_views(draft.axes, {**read, **stored}, counted)
+
+
+def _outputs(assembly: _Assembly, stored: Mapping[str, RawView]) -> tuple[Output, ...]:
+    """The values that are stored, with their views and run-time shapes."""
+    draft, layout = assembly.draft, assembly.layout
+    return tuple(
+        Output(
+            raw.tensor + (f".{piece}" if piece else ""),
+            str(assembly.term(value)),
+            layout.views[key],
+            _shape(draft, raw, layout),
+            _sums_rows(draft, value),
+        )
+        for value, (_, piece), (key, raw) in zip(draft.outputs, draft.pieces, stored.items(), strict=True)
     )
+
+
+def assemble(draft: Draft) -> Region:
+    """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
+    graph, live, offsets = draft.axes.graph, draft.live(), offsets_use(draft.axes)
+    stored = {
+        f"out:{name}:{piece}": _output_view(draft, name, piece, value)
+        for (name, piece), value in zip(draft.pieces, draft.outputs, strict=True)
+    }
+    layout = _layout(draft, live, stored, offsets)
+    assembly = _Assembly(draft, live, layout)
+    sources = assembly.sources()
     sources += _tables(layout, sources)
     loop, names = assembly.loop(), dict(assembly.names)  # the epilogue gives new ones
     statements, later = ending(assembly.epilogue())
@@ -249,16 +279,7 @@ def assemble(draft: Draft) -> Region:
         contractions=contractions,
         sources=tuple(source for source in sources if source not in tiles),
         statements=statements,
-        outputs=tuple(
-            Output(
-                raw.tensor + (f".{piece}" if piece else ""),
-                str(assembly.term(value)),
-                layout.views[key],
-                _shape(draft, raw, layout),
-                _sums_rows(draft, value),
-            )
-            for value, (_, piece), (key, raw) in zip(draft.outputs, draft.pieces, raws.items(), strict=True)
-        ),
+        outputs=_outputs(assembly, stored),
         body=loop if chained else (),
         bounds=draft.bounds,
         # where a number would stand in place of a choice, the choice is kept

@@ -204,10 +204,8 @@ class Axes:
         for dim, stride in enumerate(strides):
             atoms = self.atoms(end, dim)
             for place, atom in enumerate(atoms):
-                extent, step = (
-                    self.extents[atom],
-                    math.prod(self.extents[inner] for inner in atoms[place + 1 :]),
-                )
+                extent = self.extents[atom]
+                step = math.prod(self.extents[inner] for inner in atoms[place + 1 :])
                 if counted := self.counted((end, dim)):
                     dims.append(RawDim(atom, self.shapes[end][dim], stride, (dim,), (0, 1), each=counted[1]))
                     continue
@@ -220,7 +218,7 @@ class Axes:
                     dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
         remedy = remedies.SLICE_COPY if given else remedies.OWN_OUTPUTS
         one_row = self.one_row or self._row_of_slice(dims)
-        dims, alone = _folded(dims, self.shapes[end], path[-1], remedy)
+        dims, alone = _folded(dims, self.shapes[end], path[-1], remedy, given=given is not None)
         if one_row is not None and any(dim.extent > 1 for dim in dims):
             pitch = -(-math.prod(self.shapes[end]) // PITCH) * PITCH
             dims.append(RawDim(one_row, 1, pitch, (), (0, 1)))
@@ -313,11 +311,12 @@ class Axes:
 
 
 def _folded(
-    dims: Sequence[RawDim], shape: tuple[int, ...], tensor: str, remedy: str
+    dims: Sequence[RawDim], shape: tuple[int, ...], tensor: str, remedy: str, *, given: bool
 ) -> tuple[list[RawDim], list[RawDim]]:
     """The dimensions of a tensor of this shape; where a slice has one element of a dimension, the next one begins
-    further inside instead. Innermost ones of one element, within which nothing lies, follow apart. Raises
-    LoweringError, with the remedy, for another one, and for an element outside of the tensor.
+    further inside instead. Innermost ones of one element, within which nothing lies, follow apart, and so do those
+    of a tensor that is `given` in front of another one. Raises LoweringError, with the remedy, for another one, and
+    for an element outside of the tensor.
     """
     ahead, kept, alone = list(dims), list[RawDim](), list[RawDim]()
     while ahead:
@@ -330,7 +329,8 @@ def _folded(
         split = inner is not None and inner.origin == dim.origin
         folds = inner is not None and together and dim.cutout[1]
         innermost = all(one.cutout and one.extent == 1 for one in ahead)
-        if not 0 <= place < dim.cutout[2] or not (folds or innermost):
+        apart = given and bool(dim.cutout[1]) and inner is not None and inner.cutout is not None
+        if not 0 <= place < dim.cutout[2] or not (folds or innermost or apart):
             raise LoweringError(
                 f"tensor {tensor}: one element of dimension {dim.origin[0]} is read or written, and no whole "
                 f"dimension lies next to it in memory; {remedy}"

@@ -1,6 +1,4 @@
-"""Nodes that are written in the place of others while a graph is read: their attributes and types as the table has
-them.
-"""
+"""Nodes that take the place of others while a graph is read, with types and default attributes from the op table."""
 
 from __future__ import annotations
 

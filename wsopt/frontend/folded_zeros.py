@@ -1,4 +1,4 @@
-"""Zeros of groups taken off together with what four bits are read behind.
+"""Zero points of 4-bit weights in groups, folded into the constant that is subtracted when the bits are read.
 
 Numbers of four bits become numbers of their product's type as the fraction of one whose value is subtracted again
 (`emit/quantized.py`). Where a zero of their group is subtracted from them next, it is raised by that value instead,

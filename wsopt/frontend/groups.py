@@ -23,10 +23,8 @@ def related(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, 
     wide = uses[0] if node.op == "quantize_scale" else node.name
     extents, cut = axes.shapes[wide], len(unit_of(dict(node.attrs)))
     for use in (node.name, *uses):
-        shape, elements = (
-            axes.shapes[use],
-            use == uses[0] or (use == node.name and node.op != "quantize_scale"),
-        )
+        shape = axes.shapes[use]
+        elements = use == uses[0] or (use == node.name and node.op != "quantize_scale")
         for dim in range(-len(shape), 0 if elements else -cut):
             if shape[dim] == extents[dim] and use != wide:
                 yield (wide, dim), (use, dim)

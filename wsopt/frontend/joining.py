@@ -1,4 +1,4 @@
-"""Axes that graphs without a product leave apart, and that a kernel may take as one.
+"""Joins axes that no operation relates, in graphs without a product, where a kernel may take them as one.
 
 Every use of an input has axes of its own, and outputs that share no tensor have as well. A tile of rows goes along
 one set of axes: those that no tensor has both of can be the same, for what goes along them is computed side by side.

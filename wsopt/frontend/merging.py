@@ -95,12 +95,15 @@ def merged(dims: tuple[RawDim, ...], outer: Dim, inner: Dim, group: int = 0) -> 
     return tuple(joined if dim is second else dim for dim in dims if dim is not first)
 
 
-def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> View:
+def _view(
+    raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role], *, by_address: bool = False
+) -> View:
     """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory.
 
     What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is. Of a product's
     operand a dimension of one element comes before one with elements that lie together, along which it may lie: a
-    column of `[k, 1]` lies along what is contracted.
+    column of `[k, 1]` lies along what is contracted. A tensor of which neighbours
+    along the columns share an element may be read `by_address`.
     """
     outermost = {role: number for number, role in enumerate(BATCHES)} | {Role.SEGMENT: 0}
     multiplied = any(roles[dim.axis] is Role.STREAM for dim in dims)
@@ -128,6 +131,7 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
         zero=raw.zero,
         offset=raw.offset,
         single=raw.single,
+        by_address=by_address and any(dim.each > 1 and roles[dim.axis] is Role.COLUMN for dim in ordered),
     )
 
 
@@ -148,73 +152,128 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
     left, the group and the heads. LoweringError where more are left, and where a reshape made columns, or what is
     contracted, of axes that do not lie together.
     """
-    roles = axes.roles
     singles = [axis for axis in axes.singles if axis not in counted]
+    views = _carried(axes, raws, singles)
+    found = _Merging(axes, raws, frozenset(counted), singles, axes.roles, dict(axes.extents), views)
+    found.merge_whole_axes()
+    if axes.kind is Kind.CHAIN:
+        found.roles, found.views = _with_pages(axes, raws, found.views, found.sizes)
+    left = found.merge_batches()
+    found.roles = {
+        axis: role for axis, role in found.roles.items() if axis not in axes.batches or axis in left
+    }
+    if len(left) > 1:
+        found.tell_batches_apart(left)
+    return found.layout()
+
+
+def _carried(axes: Axes, raws: Mapping[str, RawView], singles: Collection[Dim]) -> list[tuple[RawDim, ...]]:
+    """The dimensions of each tensor. Those of extent one are broadcast, but for those that TMA has to see and those
+    that are nowhere.
+    """
 
     def carries(dim: RawDim) -> bool:
-        """Dimensions of extent one are broadcast, but for those that TMA has to see and those that are nowhere."""
-        wide = dim.axis in roles and (dim.extent > 1 or roles[dim.axis] is not Role.BATCH)
+        wide = dim.axis in axes.roles and (dim.extent > 1 or axes.roles[dim.axis] is not Role.BATCH)
         return wide or dim.axis in singles
 
     views = [raw.along(carries).dims for raw in raws.values()]
     for raw, dims in zip(raws.values(), views, strict=True):
         _check_apart(raw, dims)
-    sizes = dict(axes.extents)
-    # Products of one loop may have columns each, but where nothing is reduced they have the same.
-    for whole in _MERGED.get(axes.kind, (Role.COLUMN, Role.STREAM) if axes.kind.as_written else ()):
-        own = [axis for axis, role in roles.items() if role is whole]
-        for outer in reversed(own[:-1]):
-            # Elements alone were seen to lie together, and an index along them is put together from theirs.
-            groups = axes.kind is Kind.FACTORED or (whole is Role.STREAM and axes.kind is Kind.COMPUTED)
-            together = mergeable(views, outer, own[-1], singles, groups=groups)
-            apart = {outer, own[-1]} & set(counted) or not together
-            if apart and axes.kind is not Kind.ELEMENTWISE:
-                what = "axis that is reduced" if axes.kind in _MERGED else f"{whole} axis of its products"
-                raise LoweringError(
-                    f"graph {axes.graph.name}: a reshape splits or merges the {what}, whose "
-                    "parts do not lie together in every tensor; declare the inputs with the shape after it"
-                )
-            views = [merged(dims, outer, own[-1], sizes[own[-1]] * groups) for dims in views]
-            sizes[own[-1]] *= sizes[outer]
-        roles = {axis: role for axis, role in roles.items() if axis not in own[:-1]}
-    if axes.kind is Kind.CHAIN:
-        roles, views = _with_pages(axes, raws, views, sizes)
-    rows = Role.COLUMN if axes.exchanged else Role.ROW
-    row = next(axis for axis, role in roles.items() if role is rows)
-    left = list(axes.batches)
-    inner: Dim = row
-    for outer in reversed(axes.batches):
-        if outer not in counted and inner not in counted and mergeable(views, outer, inner, singles):
-            views = [merged(dims, outer, inner) for dims in views]
-            sizes[inner] *= sizes[outer]
-            left.remove(outer)
-        else:
-            inner = outer
-    views = _with_singles(views, singles, [axis for axis in (*left, row) if axis not in counted])
-    if len(left) > len(BATCHES):
-        raise LoweringError(
-            f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
-            f"a kernel takes three: {remedies.ALIKE}"
-        )
-    roles = {axis: role for axis, role in roles.items() if axis not in axes.batches or axis in left}
-    if len(left) > 1:
-        kept = dict(zip(raws, views, strict=True))
-        varied = [kept[use] + (kept[raw.chosen[1]] if raw.chosen else ()) for use, raw in raws.items()]
-        group = _group(left, varied, roles)
-        roles[group] = Role.GROUP
-        # Indices are known along the others.
-        _, *heads = sorted((axis for axis in left if axis != group), key=lambda axis: axis not in counted)
-        if {*heads} & {*counted}:
+    return views
+
+
+@dataclass(slots=True)
+class _Merging:
+    """Axes while they are merged: their `roles` and their `sizes` in elements, and the dimensions of each tensor.
+
+    `counted` axes, along which indices are known, and `singles`, of one element, are those of the graph.
+    """
+
+    axes: Axes
+    raws: Mapping[str, RawView]
+    counted: frozenset[Dim]
+    singles: Sequence[Dim]
+    roles: dict[Dim, Role]
+    sizes: dict[Dim, int]
+    views: list[tuple[RawDim, ...]]
+
+    def merge_whole_axes(self) -> None:
+        """Merge columns into one axis, and what is contracted into one, as kinds of graphs need it."""
+        kind = self.axes.kind
+        # Products of one loop may have columns each, but where nothing is reduced they have the same.
+        for whole in _MERGED.get(kind, (Role.COLUMN, Role.STREAM) if kind.as_written else ()):
+            own = [axis for axis, role in self.roles.items() if role is whole]
+            for outer in reversed(own[:-1]):
+                self._merge_whole(whole, outer, own[-1])
+            self.roles = {axis: role for axis, role in self.roles.items() if axis not in own[:-1]}
+
+    def _merge_whole(self, whole: Role, outer: Dim, inner: Dim) -> None:
+        """Merge two axes of one role. Raises LoweringError where they do not lie together in every tensor."""
+        kind = self.axes.kind
+        # Elements alone were seen to lie together, and an index along them is put together from theirs.
+        groups = kind in (Kind.FACTORED, *_MERGED) or (whole is Role.STREAM and kind is Kind.COMPUTED)
+        together = mergeable(self.views, outer, inner, self.singles, groups=groups)
+        if kind is not Kind.ELEMENTWISE and ({outer, inner} & self.counted or not together):
+            what = "axis that is reduced" if kind in _MERGED else f"{whole} axis of its products"
             raise LoweringError(
-                f"graph {axes.graph.name}: indices are counted along two of its three batch axes, which do not lie "
-                "contiguously in every tensor; make the indices along one of them an input"
+                f"graph {self.axes.graph.name}: a reshape splits or merges the {what}, whose "
+                "parts do not lie together in every tensor; declare the inputs with the shape after it"
             )
-        roles |= dict.fromkeys(heads, Role.HEAD)
-    found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
-    kept = dict(zip(raws, views, strict=True))
-    seen = {key: _view(raw, kept[key], _with_chosen(raw, kept, roles)) for key, raw in raws.items()}
-    seen = {key: _chosen(raws[key], view, seen) for key, view in seen.items()}
-    return Layout(seen, roles, tuple((role, found[role]) for role in Role if role in found))
+        self.views = [merged(dims, outer, inner, self.sizes[inner] * groups) for dims in self.views]
+        self.sizes[inner] *= self.sizes[outer]
+
+    def merge_batches(self) -> list[Dim]:
+        """Merge batch axes into each other and into the rows; those that are left. LoweringError for too many."""
+        rows = Role.COLUMN if self.axes.exchanged else Role.ROW
+        row = next(axis for axis, role in self.roles.items() if role is rows)
+        left, inner = list(self.axes.batches), row
+        for outer in reversed(self.axes.batches):
+            free = outer not in self.counted and inner not in self.counted
+            if free and mergeable(self.views, outer, inner, self.singles):
+                self.views = [merged(dims, outer, inner) for dims in self.views]
+                self.sizes[inner] *= self.sizes[outer]
+                left.remove(outer)
+            else:
+                inner = outer
+        into = [axis for axis in (*left, row) if axis not in self.counted]
+        self.views = _with_singles(self.views, self.singles, into)
+        if len(left) > len(BATCHES):
+            raise LoweringError(
+                f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
+                f"a kernel takes three: {remedies.ALIKE}"
+            )
+        return left
+
+    def tell_batches_apart(self, left: Sequence[Dim]) -> None:
+        """Make one of the batch axes that are left the group, and of three another one the heads."""
+        kept = self._by_use()
+        varied = [kept[use] + (kept[raw.chosen[1]] if raw.chosen else ()) for use, raw in self.raws.items()]
+        group = _group(left, varied, self.roles)
+        self.roles[group] = Role.GROUP
+        # Indices are known along the others.
+        _, *heads = sorted(
+            (axis for axis in left if axis != group), key=lambda axis: axis not in self.counted
+        )
+        if self.counted.intersection(heads):
+            raise LoweringError(
+                f"graph {self.axes.graph.name}: indices are counted along two of its three batch axes, which do not "
+                "lie contiguously in every tensor; make the indices along one of them an input"
+            )
+        self.roles |= dict.fromkeys(heads, Role.HEAD)
+
+    def layout(self) -> Layout:
+        """The views along the axes that are left, with what chooses places along them."""
+        found = {role: self.sizes[axis] for axis, role in self.roles.items() if axis in self.sizes}
+        kept, shared = self._by_use(), self.axes.kind in _MERGED
+        seen = {
+            key: _view(raw, kept[key], _with_chosen(raw, kept, self.roles), by_address=shared)
+            for key, raw in self.raws.items()
+        }
+        seen = {key: _chosen(self.raws[key], view, seen) for key, view in seen.items()}
+        return Layout(seen, self.roles, tuple((role, found[role]) for role in Role if role in found))
+
+    def _by_use(self) -> dict[str, tuple[RawDim, ...]]:
+        return dict(zip(self.raws, self.views, strict=True))
 
 
 def _with_pages(

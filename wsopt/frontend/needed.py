@@ -1,4 +1,4 @@
-"""A region's facts for others: the least work that it can be, and its fields as plain data.
+"""The least work of a region, and its fields as plain data, for rooms that do not look into regions.
 
 The least work is arithmetic and bytes of the elements that count. Bounds of the loop leave each row a range of the
 streamed axis. What lies outside adds nothing to any result, so a bound that counted it would let a masked kernel seem

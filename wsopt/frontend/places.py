@@ -33,10 +33,8 @@ def arg_max(pool: Pool, kind: Kind, node: Node, x: Term) -> Term:
         raise LoweringError(
             f"node {node.name}: reduce_argmax {where} is not lowered; {remedies.computed_before([node.tensors[0]])}"
         )
-    make, either = (
-        partial(pool.apply, node.name),
-        partial(pool.make, "logical_or", dtype=DType.BOOL, node=node.name),
-    )
+    make = partial(pool.apply, node.name)
+    either = partial(pool.make, "logical_or", dtype=DType.BOOL, node=node.name)
     along = kind.along
     place = pool.make(f"iota_{along}", (), DType.I32, node.name, ("", 0), frozenset({along}))
     peak = make("reduce_largest", x)

@@ -56,7 +56,7 @@ def source(
     bits that are quantized are signed, or unsigned and less a `zero`.
     """
     axes, use = reader.axes, f"{node.name}:{operand}"
-    view, plain = replace(axes.raw_view(use, piece), chosen=chosen), axes.kind.plain
+    view = replace(axes.raw_view(use, piece), chosen=chosen)
     use += f".{piece}" if piece else ""
     if node.op == "dequantize" and not operand and view.dtype is DType.I4:
         view = replace(view, zero=zero)
@@ -65,21 +65,8 @@ def source(
             f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
             + remedies.SOURCE_TYPE.format(", ".join(dtype.value for dtype in SOURCES))
         )
-    for dim in view.dims:
-        if (
-            dim.extent > 1
-            and axes.roles.get(dim.axis) in (None, Role.INNER)
-            and dim.axis != (chosen and chosen[0])
-        ):
-            raise LoweringError(
-                f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of "
-                f"{'the products beside it' if plain else 'what is computed with it'}"
-            )
-    kept = {axis for axis, role in axes.roles.items() if role in KERNEL_AXES}.union(
-        axes.singles if plain else ()
-    )
-    if view.tensor in compared_extents(axes.graph):
-        kept = set()
+    _check_axes(axes, node, view)
+    kept = _kept_axes(axes, view.tensor)
     view = view.along(lambda dim: dim.extent > 1 or dim.axis in kept)
     use = next((known for known, raw in reader.raw.items() if known in reader.read and raw == view), use)
     reader.raw[use] = view
@@ -91,12 +78,30 @@ def source(
             f"{remedies.computed_before([str(node.inputs[operand])])}"
         )
     dtype = DType.F32 if view.dtype.is_float else view.dtype
-    args = (
-        (next(name for name, one in reader.pool.values.items() if one.label[0] == chosen[1]),)
-        if chosen
-        else ()
-    )
+    values = reader.pool.values.items()
+    args = (next(name for name, one in values if one.label[0] == chosen[1]),) if chosen else ()
     return reader.pool.make("source", args, dtype, node.name, (use, 0), spans)
+
+
+def _check_axes(axes: Axes, node: Node, view: RawView) -> None:
+    """Refuse an input that varies along what is no axis of the kernel, and is not chosen by indices."""
+    for dim in view.dims:
+        is_chosen = view.chosen is not None and dim.axis == view.chosen[0]
+        if dim.extent > 1 and axes.roles.get(dim.axis) in (None, Role.INNER) and not is_chosen:
+            raise LoweringError(
+                f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of "
+                f"{'the products beside it' if axes.kind.plain else 'what is computed with it'}"
+            )
+
+
+def _kept_axes(axes: Axes, tensor: str) -> set[Dim]:
+    """The axes along which an input's dimensions of one element are kept, because they may have more at run time; of
+    lengths that are compared with indices none.
+    """
+    if tensor in compared_extents(axes.graph):
+        return set()
+    kept = {axis for axis, role in axes.roles.items() if role in KERNEL_AXES}
+    return kept.union(axes.singles if axes.kind.plain else ())
 
 
 def gather(reader: Reader, node: Node) -> Term:

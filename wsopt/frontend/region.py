@@ -11,6 +11,7 @@ from wsopt.frontend.assemble import assemble
 from wsopt.frontend.axes import Axes
 from wsopt.frontend.folded_zeros import fold_zeros
 from wsopt.frontend.kinds import Kind
+from wsopt.frontend.linear_sums import LinearSums
 from wsopt.frontend.packing import pack_constants
 from wsopt.frontend.roles import graph_axes
 from wsopt.frontend.row_roles import MOST_HELD
@@ -24,7 +25,8 @@ from wsopt.tensors.views import Role, pow2
 
 PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
-    (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
+    (LinearSums.of, frozenset({Kind.LONG_ROWS})),
+    (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED, Kind.LONG_ROWS})),
     (block_factors.BlockFactors.of, frozenset({Kind.FACTORED})),
     (narrow.NarrowProducts.of, frozenset({Kind.COMPUTED})),
     (factors.BareOperands.of, frozenset({Kind.SCALED})),

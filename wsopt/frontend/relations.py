@@ -134,6 +134,17 @@ def _pad(axes: Axes, node: Node, old: str, new: str) -> Iterator[tuple[Dim, Dim]
             yield (old, dim), (new, dim)
 
 
+def _seen(axes: Axes, node: Node, old: str, new: str) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions of what a view sees that are its own; those of reshapes are regrouped later."""
+    match node.op:
+        case "transpose":
+            yield from (((old, source), (new, dim)) for dim, source in enumerate(node.attr("perm", tuple)))
+        case "slice":
+            yield from _slice(axes, node, old, new)
+        case "pad":
+            yield from _pad(axes, node, old, new)
+
+
 def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
     """Unify the dimensions of a graph of which every node is needed; no axis has a role yet.
 
@@ -152,13 +163,7 @@ def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
     pairs = [pair for node in graph.nodes for pair in _related(axes, node)]
     for node in (node for node in graph.nodes if f"{node.name}:0" in axes.paths and is_copied(graph, node)):
         pairs += [((node.name, dim), (f"{node.name}:0", dim)) for dim in range(node.type.rank)]
-    for node, old, new in views:
-        if node.op == "transpose":
-            pairs += [((old, source), (new, dim)) for dim, source in enumerate(node.attr("perm", tuple))]
-        if node.op == "slice":
-            pairs += _slice(axes, node, old, new)
-        if node.op == "pad":
-            pairs += _pad(axes, node, old, new)
+    pairs += [pair for view in views for pair in _seen(axes, *view)]
     for pair in pairs:
         axes.same.union(*((use, dim % len(axes.shapes[use])) for use, dim in pair))
     for node, old, new in views:

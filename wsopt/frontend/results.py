@@ -1,4 +1,4 @@
-"""What becomes of a product's results beside elementwise operations: reshapes, and transposes that move whole rows.
+"""Reshapes and transposes of a product's results that its kernel takes: those that move whole rows.
 
 A kernel stores tiles wherever their rows lie, so a result may have its heads first, or side by side behind a batched
 product. Columns are neighbours in memory in every result: TMA stores no others.

@@ -7,6 +7,7 @@ a kernel could not hold or has no second loop for is refused here.
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 from wsopt.errors import LoweringError
@@ -36,6 +37,7 @@ from wsopt.frontend.results import check_elementwise, check_width, columns_apart
 from wsopt.frontend.row_roles import assign_rows
 from wsopt.frontend.segments import assign_segments, check_segments
 from wsopt.frontend.several_axes import with_joined_reductions
+from wsopt.frontend.short_axes import with_short_axes
 from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.frontend.turned_products import with_turned_products
 from wsopt.frontend.widened import with_bare_operands
@@ -285,6 +287,8 @@ def _assign_products(axes: Axes, matmuls: list[Node]) -> None:
             f"{remedies.OWN_GRAPH}"
         )
     _join(axes, matmuls, _apart(axes, matmuls, "streamed"))
+    if axes.kind.plain:
+        _join_results(axes, matmuls)
     for node in matmuls:
         _assign_sum(axes, node)
     if axes.kind.plain:
@@ -305,6 +309,21 @@ def _join(axes: Axes, matmuls: list[Node], refusal: str) -> None:
         raise LoweringError(refusal)
     for same in zip(*found, strict=True):
         axes.same.union(*same)
+
+
+def _join_results(axes: Axes, matmuls: list[Node]) -> None:
+    """Make one the axes of products of one left operand that have one shape, whether or not anything combines them:
+    a tile of each lies at the same place, and what they multiply is read once.
+    """
+    first, *others = matmuls
+    for node in others:
+        if node.tensors[0] != first.tensors[0] or node.type.shape != first.type.shape:
+            continue
+        for dim in range(node.type.rank):
+            pairs = zip(axes.atoms(first.name, dim), axes.atoms(node.name, dim), strict=False)
+            for one, other in pairs:
+                if one != other and one_axis(axes, (one, other)):
+                    axes.same.union(one, other)
 
 
 def _contracted(axes: Axes, node: Node) -> tuple[Dim, ...]:
@@ -347,6 +366,16 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
+    short = with_short_axes(graph)
+    if short is not graph:
+        # A slice of what a reshape has parted may lie where no kernel reads it: the axis is reduced then.
+        with contextlib.suppress(LoweringError):
+            return _axes_as_written(short, held=held)
+    return _axes_as_written(graph, held=held)
+
+
+def _axes_as_written(graph: Graph, *, held: bool) -> Axes:
+    """The axes of a graph in which reductions are what they are written as."""
     graph = with_sliced_inputs(with_turned_products(taken_apart(graph)))
     graph = with_joined_reductions(with_bare_operands(graph))
     kind, graph = kind_of(graph), own_gathers(graph)

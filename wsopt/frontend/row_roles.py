@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.axes import Axes, Dim
+from wsopt.frontend.axes import Axes, Dim, RawView
 from wsopt.frontend.joining import join_outputs, join_uses, one_axis
 from wsopt.frontend.kinds import VIEWS, Kind, depending, input_path, producer, reduces_rows
 from wsopt.frontend.over_rows import check_over_rows, over_rows
@@ -45,41 +45,44 @@ def assign_rows(axes: Axes, *, held: bool = True) -> None:
     over = () if further else over_rows(axes, found)
     alone = bool(over) and {*over} == {*found}
     found = {axis: node for axis, node in found.items() if axis not in over} or _column_of(axes, found, over)
+    reducing = " and ".join(found.values())
     if not one_axis(axes, list(found)):
         raise LoweringError(
-            f"nodes {' and '.join(found.values())} reduce different axes; a kernel holds one axis whole: "
-            "where the axes are neighbours, declare them as one"
+            f"nodes {reducing} reduce different axes; a kernel holds one axis whole: where the axes are neighbours, "
+            "declare them as one"
         )
     stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
     whole = [axis for axis in stored if not further and one_axis(axes, [*found, axis])]
     axes.same.union(*found, *whole[:1])
     axes.same.union(*over)
-    column = axes.same[next(iter(found))]
-    further = tuple(axes.same[axis] for axis in further)
-    # Views of inputs have axes under the names of their uses.
-    own = (n for n in axes.graph.nodes if not (n.op in VIEWS and input_path(axes.graph, n.name)))
-    nodes = sorted(own, key=lambda node: -node.type.rank)
-    seen = dict.fromkeys(
-        [*(axes.same[axis] for axis in over), *(a for n in nodes for a in axes.all_atoms(n.name))]
-    )
-    outer = [
-        axis for axis in seen if axis not in (*further, column)
-    ]  # outer ones first, those of one element among them
+    columns = (*(axes.same[axis] for axis in further), axes.same[next(iter(found))])
+    outer = _outer_axes(axes, over, columns)
     others = [axis for axis in outer if axes.extents[axis] > 1]
     others = others or [_one_row(axes, next(iter(found.values())))]
-    row = next((axis for axis in _nearest(axes, column) if axis in others), others[-1])
+    row = next((axis for axis in _nearest(axes, columns[-1]) if axis in others), others[-1])
     if over:
         check_over_rows(axes, over, others)
     batches = [axis for axis in others if axis != row]
-    columns = dict.fromkeys((*further, column), Role.COLUMN)
-    axes.roles = {**columns, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
+    axes.roles = {
+        **dict.fromkeys(columns, Role.COLUMN), row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)
+    }  # fmt: skip
     axes.singles = [axis for axis in outer if axes.extents[axis] == 1 and axis != row]
     axes.kind = Kind.ROWS if alone or (held and _is_held(axes)) else Kind.LONG_ROWS
     if over and axes.kind is Kind.LONG_ROWS:
         raise LoweringError(
-            f"nodes {' and '.join(found.values())} reduce rows that no SM holds, and others sum up columns over the "
+            f"nodes {reducing} reduce rows that no SM holds, and others sum up columns over the "
             f"rows; a kernel carries sums over rows that it holds: {remedies.OWN_GRAPH}"
         )
+
+
+def _outer_axes(axes: Axes, over: tuple[Dim, ...], columns: tuple[Dim, ...]) -> list[Dim]:
+    """The axes that are no columns: those that sums go `over`, then outer ones first, also those of one element."""
+    # Views of inputs have axes under the names of their uses.
+    own = (n for n in axes.graph.nodes if not (n.op in VIEWS and input_path(axes.graph, n.name)))
+    nodes = sorted(own, key=lambda node: -node.type.rank)
+    atoms = (atom for node in nodes for atom in axes.all_atoms(node.name))
+    seen = dict.fromkeys([*(axes.same[axis] for axis in over), *atoms])
+    return [axis for axis in seen if axis not in columns]
 
 
 def _reduced_axes(axes: Axes) -> tuple[dict[Dim, str], tuple[Dim, ...]]:
@@ -124,23 +127,32 @@ def _is_held(axes: Axes) -> bool:
     of = {role: axis for axis, role in axes.roles.items()}
     column, row = of[Role.COLUMN], of[Role.ROW]
     columns = pow2(axes.extent(Role.COLUMN))
-    inputs = {axes.paths[use][-1]: axes.raw_view(use) for use in axes.paths}
-    outputs = {name: axes.raw_view(name) for name in axes.graph.outputs}
-    tiles = (v for v in outputs.values() if all(dim.each == 1 for dim in v.dims))
-    stored = [v for v in tiles if {column, row} <= {dim.axis for dim in v.dims}]
-    chosen = {axes.paths[f"{node.name}:0"][-1] for node in axes.graph.nodes if node.op == "gather"}
-    read = [v for v in inputs.values() if {column, row} <= {dim.axis for dim in v.dims} or v.tensor in chosen]
+    read, stored = _tiles_of(axes, column, row)
     full, most = [*stored, *read], MOST_HELD if read or axes.extents[row] == 1 else MOST_COMPUTED
     near = {dim.axis for view in full for dim in view.dims if dim.stride == 1 < dim.extent}
     both = {row, column} <= near
+    has_to_be = bool(stored) or _depends_on_reductions(axes.graph)
     if both or row in _nearest(axes, column):
-        if not (both or stored or _depends_on_reductions(axes.graph)):
+        if not (both or has_to_be):
             return False
         columns *= OUTER_ROWS
     places = any(node.op == "reduce_argmax" for node in axes.graph.nodes)
-    if places and columns > MOST_COMPARED and not stored and not _depends_on_reductions(axes.graph):
+    if places and columns > MOST_COMPARED and not has_to_be:
         return False
     return columns <= most and columns * sum(v.dtype.bits // 8 for v in full) <= MOST_HELD_BYTES
+
+
+def _tiles_of(axes: Axes, column: Dim, row: Dim) -> tuple[list[RawView], list[RawView]]:
+    """The inputs that have both columns and rows, or whose rows indices choose, and the outputs that have both."""
+    inputs = {axes.paths[use][-1]: axes.raw_view(use) for use in axes.paths}
+    outputs = [axes.raw_view(name) for name in axes.graph.outputs]
+    chosen = {axes.paths[f"{node.name}:0"][-1] for node in axes.graph.nodes if node.op == "gather"}
+
+    def is_tile(view: RawView) -> bool:
+        return {column, row} <= {dim.axis for dim in view.dims}
+
+    read = [view for view in inputs.values() if is_tile(view) or view.tensor in chosen]
+    return read, [view for view in outputs if all(dim.each == 1 for dim in view.dims) and is_tile(view)]
 
 
 def _depends_on_reductions(graph: Graph) -> bool:

@@ -193,6 +193,8 @@ def _operands(graph: Graph, node: Node, part: _Part) -> tuple[_Part | None, ...]
             return (part._replace(axis=node.attr("perm", tuple)[axis]),)
         case "slice":
             return (part,)
+        case "gather" if node.attr("axis", int) == 0 and axis < graph.type_of(node.tensors[1]).rank:
+            return None, part  # other places, of the same table
         case "dequantize" if axis < node.type.rank - 1 and not node.attr("block"):
             return tuple(part for _ in node.inputs)
     return None

@@ -149,21 +149,9 @@ def translate(axes: Axes) -> Draft:
     if offsets := offsets_use(axes):
         reader.raw[offsets] = axes.raw_view(offsets)
     pages = paged(axes.graph) if axes.kind is Kind.CHAIN else ()
-    for node in (node for node in axes.graph.nodes if node.name not in pages):
-        if node.op in VIEWS and input_path(axes.graph, node.name):
-            if axes.kind is Kind.ELEMENTWISE and is_copied(axes.graph, node):
-                reader.values[node.name] = source(reader, node, 0)
-            continue
-        if node.op == "concat":
-            reader.joined[node.name] = tuple(
-                part
-                for operand, name in enumerate(node.inputs)
-                for part in reader.joined.get(str(name)) or (term_of(reader, node, operand),)
-            )
-        elif pieces := axes.pieces(node.name):
-            reader.joined[node.name] = tuple(_piece(reader, node, piece) for piece in range(pieces))
-        else:
-            reader.values[node.name] = _visit(reader, node)
+    for node in axes.graph.nodes:
+        if node.name not in pages:
+            _read_node(reader, node)
     for name in axes.graph.outputs:
         if name not in reader.joined and name not in reader.values:
             raise LoweringError(f"output {name} is a view of an input: {remedies.VIEW_OF_INPUT}")
@@ -174,3 +162,23 @@ def translate(axes: Axes) -> Draft:
     ]
     terms, pieces_of = (tuple(part) for part in zip(*stored, strict=True))
     return Draft(axes, reader.raw, reader.pool, terms, pieces_of)
+
+
+def _read_node(reader: Reader, node: Node) -> None:
+    """Note a node's value, or one for each of the tensors one behind the other that it is; views of inputs have none,
+    for what reads them reads the input.
+    """
+    axes = reader.axes
+    if node.op in VIEWS and input_path(axes.graph, node.name):
+        if axes.kind is Kind.ELEMENTWISE and is_copied(axes.graph, node):
+            reader.values[node.name] = source(reader, node, 0)
+    elif node.op == "concat":
+        reader.joined[node.name] = tuple(
+            part
+            for operand, name in enumerate(node.inputs)
+            for part in reader.joined.get(str(name)) or (term_of(reader, node, operand),)
+        )
+    elif pieces := axes.pieces(node.name):
+        reader.joined[node.name] = tuple(_piece(reader, node, piece) for piece in range(pieces))
+    else:
+        reader.values[node.name] = _visit(reader, node)

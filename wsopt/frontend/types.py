@@ -100,7 +100,7 @@ class Region:
 
     def __post_init__(self) -> None:
         # Found once: every structure asks for them, many times.
-        own = () if self.contractions else (one for one in self.sources if one.spans == FULL)
+        own = filter(self._is_tile, self.sources)
         object.__setattr__(self, "row_sources", tuple(one for one in own if one.view.is_copied))
 
     @property
@@ -111,7 +111,7 @@ class Region:
         return not (self.contractions or self.row_sources)
 
     def _is_tile(self, source: Source) -> bool:
-        return source.spans == FULL and not self.contractions
+        return source.is_tile and not self.contractions
 
     @property
     def tile_sources(self) -> tuple[Source, ...]:

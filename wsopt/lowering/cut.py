@@ -119,40 +119,61 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
 
     With consumers in ping-pong they are those of one consumer: another's stand in the same places, later.
     """
-    loads = [load for ring in rings for load in ring.loads]
-    made = {member.name: member for ring in rings for member in ring.made}
-    own = {load.member.name for load in loads if load.consumer is not None}
-    own |= {name for name, member in made.items() if member.by_rows}
-    ring_of = {subject: ring for ring in rings for subject in ring.subjects}
-    values, ops, edges, back = list[Value](), list[TileOp](), list[Edge](), list[Edge]()
-    for copy, load in itertools.product(range(s.copies), loads):
-        tile = ValueId(ValueKind.TILE, load.member.name, load.consumer, copy)
-        values.append(Value(tile, load.shape, load.member.view.dtype, Space.SHARED))
-        ops.append(TileOp(_load_of(tile), (), tile, load.counts))
+    found = _Cutting(rings, s)
+    found.add_loads()
     shared = [step for step in steps if step.common]
     alone = [step for step in steps if not step.common]
-    for consumer, copy in itertools.product(
-        (*((None,) if shared else ()), *range(s.at_once)), range(s.copies)
-    ):
-        own_steps = shared if consumer is None else alone
-        own_ops = [_of_step(step, consumer, copy, own) for step in own_steps]
-        for step, op in zip(own_steps, own_ops, strict=True):
-            if op.kind is OpKind.RELEASE:
-                readers = [other for other in own_ops if _handed_back(other, op, ring_of[op.id.subject])]
-                back += [Edge(reader.id, op.id, 0) for reader in readers]
-                results = tuple(reader.output for reader in readers if reader.output is not None)
-                ops.append(replace(op, inputs=results))
-            else:
-                ops.append(op)
-            if step.shape is not None and all(value.id != op.output for value in values):
-                assert op.output is not None, "what has a shape is a value"
-                dtype = made[step.subject].view.dtype if step.subject in made else step.dtype
-                within = None if step.within is None else ValueId(*step.within, consumer)
-                values.append(Value(op.output, step.shape, dtype, step.space, within))
-            edges += _edges(op, step, s, made)
-    plans = (_plan(ring, ops) for ring in rings)
+    consumers = (*((None,) if shared else ()), *range(s.at_once))
+    for consumer, copy in itertools.product(consumers, range(s.copies)):
+        found.add_steps(shared if consumer is None else alone, consumer, copy)
+    plans = (_plan(ring, found.ops) for ring in rings)
     live = (one for consumer in range(s.at_once) for step in alone for one in _live(step, consumer))
-    return Cut(tuple(values), tuple(ops), tuple(edges + back), tuple(plans), tuple(live))
+    return Cut(
+        tuple(found.values), tuple(found.ops), tuple(found.edges + found.returns), tuple(plans), tuple(live)
+    )
+
+
+class _Cutting:
+    """Values, operations and dependences of a loop while its steps are cut; `returns` are those of slots."""
+
+    def __init__(self, rings: Sequence[Ring], s: Structure) -> None:
+        self.s = s
+        self.loads = [load for ring in rings for load in ring.loads]
+        self.made = {member.name: member for ring in rings for member in ring.made}
+        self.own = {load.member.name for load in self.loads if load.consumer is not None}
+        self.own |= {name for name, member in self.made.items() if member.by_rows}
+        self.ring_of = {subject: ring for ring in rings for subject in ring.subjects}
+        self.values, self.ops = list[Value](), list[TileOp]()
+        self.edges, self.returns = list[Edge](), list[Edge]()
+
+    def add_loads(self) -> None:
+        """Add the copies of all K-blocks, and the tiles that they fill."""
+        for copy, load in itertools.product(range(self.s.copies), self.loads):
+            tile = ValueId(ValueKind.TILE, load.member.name, load.consumer, copy)
+            self.values.append(Value(tile, load.shape, load.member.view.dtype, Space.SHARED))
+            self.ops.append(TileOp(_load_of(tile), (), tile, load.counts))
+
+    def add_steps(self, steps: Sequence[Step], consumer: int | None, copy: int) -> None:
+        """Add a consumer's steps in a K-block, or those for all consumers."""
+        own = [_of_step(step, consumer, copy, self.own) for step in steps]
+        for step, op in zip(steps, own, strict=True):
+            self.ops.append(self._release(op, own) if op.kind is OpKind.RELEASE else op)
+            if step.shape is not None and all(value.id != op.output for value in self.values):
+                self.values.append(self._value(step, step.shape, op, consumer))
+            self.edges += _edges(op, step, self.s, self.made)
+
+    def _release(self, op: TileOp, beside: Sequence[TileOp]) -> TileOp:
+        """The release with the results of all operations `beside` it that read its slots, which it waits for."""
+        readers = [other for other in beside if _handed_back(other, op, self.ring_of[op.id.subject])]
+        self.returns += [Edge(reader.id, op.id, 0) for reader in readers]
+        return replace(op, inputs=tuple(one.output for one in readers if one.output is not None))
+
+    def _value(self, step: Step, shape: tuple[int, ...], op: TileOp, consumer: int | None) -> Value:
+        """What an operation makes: a tile of a ring that steps fill, or a value of the consumer's."""
+        assert op.output is not None, "what has a shape is a value"
+        dtype = self.made[step.subject].view.dtype if step.subject in self.made else step.dtype
+        within = None if step.within is None else ValueId(*step.within, consumer)
+        return Value(op.output, shape, dtype, step.space, within)
 
 
 def _of_step(step: Step, consumer: int | None, copy: int, own: set[str]) -> TileOp:

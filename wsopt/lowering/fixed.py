@@ -1,4 +1,4 @@
-"""What of a region is in the text of each of its kernels, whatever the structure."""
+"""Facts of a region that are in the text of each of its kernels, whatever the kernel's structure."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from wsopt.entries import extended
@@ -29,7 +29,7 @@ from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasteriz
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Operands, Sums, target_of
 from wsopt.tensors.orders import is_turned
-from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, Reduction, Role, Source, reduces_row
+from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, Item, Reduction, Role, Source, reduces_row
 
 Cuttable = Region
 """What can be cut to structures. Only the front end and the lowering look inside."""
@@ -106,25 +106,29 @@ def _epilogue(region: Region, loop: Cut, grid: TileGrid) -> Epilogue:
 
 @functools.lru_cache(maxsize=64)
 def _epilogue_of(region: Region, sum_bytes: int, ragged: float) -> Epilogue:
-    in_loop = not (region.contractions or region.running)
+    items, mix = _behind_the_loop(region)
+    sources = tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources))
+    late = any(source.spans != FULL and source.name not in region.choosing for source in region.sources)
     return Epilogue(
-        items=region.ending
-        if in_loop
-        else tuple(behind_rows(region))
-        if region.running
-        else region.statements,
-        sources=tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources)),
+        items=items,
+        sources=sources,
         outputs=region.outputs,
         prefetched=bool(region.contractions) and not region.chained,
-        mix=InstructionMix()
-        if in_loop or region.running
-        else element_mix(region.statements, FULL)
-        + InstructionMix({"convert": 0.5 * len(region.full_sources)}),
-        late=region.chained
-        and any(source.spans != FULL and source.name not in region.choosing for source in region.sources),
+        mix=mix,
+        late=region.chained and late,
         sum_bytes=sum_bytes,
         ragged=ragged,
     )
+
+
+def _behind_the_loop(region: Region) -> tuple[tuple[Item, ...], InstructionMix]:
+    """The items that are computed behind a tile's loop, and their instructions an element where they are of tiles."""
+    if region.running:
+        return tuple(behind_rows(region)), InstructionMix()
+    if not region.contractions:  # tiles are computed and stored in the loop
+        return region.ending, InstructionMix()
+    converted = InstructionMix({"convert": 0.5 * len(region.full_sources)})
+    return region.statements, element_mix(region.statements, FULL) + converted
 
 
 def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> tuple[Work, Shares | None]:
@@ -161,19 +165,27 @@ def _work_of(region: Region, s: Structure, machine: Machine, tiles: int) -> tupl
         outer, row = divmod(part // s.splits, len(counts))
         return of_part(varied[outer % len(varied)], row, part % s.splits)
 
-    parts = tiles * s.splits
-    blocks = min(s.places(machine.sm_count), parts)
     if s.shares:
         found = shares_of([k_iterations(tile) for tile in range(tiles)], machine.sm_count)
         return Work(found.tiles, float(found.k_iterations)), found
-    if s.splits > 1:
-        dealt: Iterable[Iterable[int]] = (range(block, parts, blocks) for block in range(blocks))
-    else:
-        together = tiles_together(counts, tiles, blocks) if s.persistent else 0
-        known = counts if s.persistent else [math.ceil(k_iterations(tile)) for tile in range(tiles)]
-        dealt = deal(known, rasterization_order(counts, tiles, together), blocks)
+    dealt = _dealt(s, machine, counts, tiles, k_iterations)
     works = (Work(len(taken), math.fsum(map(k_iterations, taken))) for taken in map(list, dealt))
     return max(works, key=lambda work: work.k_iterations + OVERHEAD_K_BLOCKS * work.tiles), None
+
+
+def _dealt(
+    s: Structure, machine: Machine, counts: list[int], tiles: int, k_iterations: Callable[[int], float]
+) -> Iterable[Iterable[int]]:
+    """The numbers of the tiles, or of the parts of tiles, that each block takes; `counts` are K-blocks by row of
+    tiles.
+    """
+    parts = tiles * s.splits
+    blocks = min(s.places(machine.sm_count), parts)
+    if s.splits > 1:
+        return (range(block, parts, blocks) for block in range(blocks))
+    together = tiles_together(counts, tiles, blocks) if s.persistent else 0
+    known = counts if s.persistent else [math.ceil(k_iterations(tile)) for tile in range(tiles)]
+    return deal(known, rasterization_order(counts, tiles, together), blocks)
 
 
 def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int:
@@ -231,11 +243,6 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = math.ceil(max(by_row) / s.splits) if by_row else _part_k_blocks(region, s)
-    columns = sum(value.tensor_columns for value in loop.values)
-    # A second set is for the next tile.
-    several = columns and s.persistent and not region.chained
-    have, choices = machine.tensor_memory_columns, target_of(machine).sum_sets if several else (1,)
-    sets = (count for count in choices if count == 1 or count * columns <= have)
     work, shared = _work(region, s, machine, grid.tiles) if region.chained else (None, None)
     if s.shares and not region.chained:
         shared = of_products(grid.tiles, math.ceil(k_blocks / s.copies), machine.sm_count)
@@ -264,13 +271,21 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         bounds=bounds,
         unmasked=region.unmasked,
         streamed=(*region.row_sources, *_read_by_items(region), *region.tiles),
-        sum_sets=tuple(sets),
+        sum_sets=_sum_sets(region, s, machine, loop),
         long_rows=bool(region.running),
         lazy=lazy_rows(region) if s.lazy else None,
         offsets=region.offsets,
         over_rows_bytes=_over_rows_bytes(region, s, machine),
         turning_bytes=_turning_bytes(region, s, machine),
     )
+
+
+def _sum_sets(region: Region, s: Structure, machine: Machine, loop: Cut) -> tuple[int, ...]:
+    """How many sets of a tile's sums tensor memory may hold: a second one is for the next tile."""
+    columns = sum(value.tensor_columns for value in loop.values)
+    several = columns and s.persistent and not region.chained
+    choices = target_of(machine).sum_sets if several else (1,)
+    return tuple(count for count in choices if count == 1 or count * columns <= machine.tensor_memory_columns)
 
 
 def _over_rows_bytes(region: Region, s: Structure, machine: Machine) -> int:

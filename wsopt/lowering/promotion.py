@@ -1,4 +1,4 @@
-"""Which products of a region have their sums added up in f32 registers as they grow, on a machine's target."""
+"""Products whose partial sums are added up in f32 registers as they grow (promoted), on a given target."""
 
 from __future__ import annotations
 

@@ -23,6 +23,17 @@ from wsopt.tensors.views import TRANSPOSED_BITS, Role
 ALIGNMENT = 16
 """Extents stay multiples of 16 elements, so that TMA can move tensors of every element type."""
 
+BATCHES = 2
+"""Elements of a batch axis at most."""
+
+SHORTEST = 8
+"""Rows, and elements of the streamed axis, of the shortest run: a part of one K-block. Elements of the last K-block
+where a tail of 16 is too short for a multiple of 16.
+"""
+
+BOX = 256
+"""Elements that rows are multiples of where TMA sees them in parts."""
+
 
 def parse_derived(data: dict[str, Any], graph: Graph) -> Graph:
     """The graph that was derived from a checked one. Raises InternalError where it is none: no fault of the input."""
@@ -78,6 +89,15 @@ def _broadcast(axes: Axes) -> set[str]:
     """
     compared = compared_extents(axes.graph)
     return {name for path in axes.paths.values() for name in path if path[-1] in compared}
+
+
+def _is_shared(axes: Axes, given: Input) -> bool:
+    """Whether neighbours along reduced rows share each element of an input: of the axes that a reshape makes one row
+    of, it has outer ones alone.
+    """
+    *outer, inner = axes.atoms_of(Role.COLUMN) or (("", 0),)
+    uses = [{*axes.all_atoms(use)} for use, path in axes.paths.items() if path[-1] == given.name]
+    return bool(outer) and all(inner not in atoms and atoms & {*outer} for atoms in uses)
 
 
 def _column(axes: Axes, given: Input) -> int | None:
@@ -197,4 +217,6 @@ def _new_strides(axes: Axes, shape: list[int], strides: list[int] | None, given:
         return dense_strides(shape, [1 if dim == along else ALIGNMENT for dim in range(len(steps))])
     if strides is None and not (last > 1 and moved and not _is_aligned(shape, steps, dtype)):
         return None
+    if strides is None and _is_shared(axes, given):
+        return None  # threads read it, and its rows may be one axis with what is before them
     return dense_strides(shape, list(steps))

@@ -41,6 +41,13 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
     yield from _segment_problems(region)
     if not region.contractions:
         yield from _row_problems(region, machine)
+    yield from _tile_problems(region, machine)
+    if region.contractions:
+        yield from _product_problems(region, machine)
+
+
+def _tile_problems(region: Region, machine: Machine) -> Iterator[str]:
+    """Tiles of outputs and inputs that TMA cannot copy."""
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
     for output in region.outputs:
         # The threads that compute an output can store it, whatever its rows begin with.
@@ -51,12 +58,16 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
     streams = () if region.by_threads else region.streams
     for view in (*streams, *region.stationary_operands, *full):
         yield from _copy_problems(view, machine, remedies.INPUT_PITCH)
+
+
+def _product_problems(region: Region, machine: Machine) -> Iterator[str]:
+    """Operands that no tensor instruction reads, more columns than one takes, and extents that no input has."""
     yield from (
         f"tensor {view.tensor}: {view.dtype.value} operands have to be contiguous along the contracted axis, for the "
         "tensor core transposes 16-bit types only: declare it with that axis last, transpose it before the call, and "
         "change the matmul's attr"
         for view in region.operands
-        if region.contractions and view.dtype.bits != TRANSPOSED_BITS and view.roles[-1] is not Role.STREAM
+        if view.dtype.bits != TRANSPOSED_BITS and view.roles[-1] is not Role.STREAM
         if view not in region.widened
     )
     if region.chained and region.extent(Role.COLUMN) > machine.mma_columns_max:
@@ -64,9 +75,9 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
             f"graph {region.name}: the products' columns have {region.extent(Role.COLUMN)} elements, held whole; "
             f"one tensor instruction takes {machine.mma_columns_max}"
         )
+    read = [*region.streams, *region.stationary_operands, *(source.view for source in region.sources)]
     for role in (Role.ROW, Role.COLUMN):
-        read = [*region.streams, *region.stationary_operands, *(source.view for source in region.sources)]
-        if region.contractions and all(role not in view.roles for view in read):
+        if all(role not in view.roles for view in read):
             yield (
                 f"graph {region.name}: no input has its {role}s, which are counted alone, and a call does not say "
                 "how many there are: make what the product is added to an input"

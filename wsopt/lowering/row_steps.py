@@ -89,40 +89,43 @@ class Rows(Maker):
     def _row_parts(self, share: float) -> Iterator[Part]:
         """Reading, which converts to f32 once, the phases, and storing the `share` of a tile that tensors have."""
         region, s = self.region, self.s
-        read = region.operands
-        narrow = sum(view.dtype.bits == 16 for view in read)
-        elements = s.rows * s.columns
-        moved = [] if region.by_threads else [view for view in read if not self._lies_across(view)]
-        nbytes, across = sum(self.member(view).copy_bytes for view in moved), self._across(read)
-        counts = Read(nbytes, narrow * elements, self._divisions(), s.consumer_warps, across=across)
-        if region.by_threads:
-            fetched = sum(view.dtype.bits // 8 for view in read if self._once(view)) * elements
-            counts = replace(
-                counts,
-                by_address=round(len(read) * elements * share),
-                from_memory=round(fetched * share * self._fetches),
-                tiles=self.tiles,
-                at_once=self._at_once(read or [one.view for one in region.outputs if one.has_columns]),
-                piece=self._piece(read) if lie_both_ways(region.row_tiles) else 0,
-            )
         leaves = tuple((source.name, 32) for source in region.tile_sources)
+        read = region.operands
         told = () if s.resident else read[:1] if region.by_threads else read
-        yield Part(Step(OpKind.ELEMENTWISE, "read", counts, self.read(told)), leaves=leaves)
+        yield Part(Step(OpKind.ELEMENTWISE, "read", self._reading(share), self.read(told)), leaves=leaves)
         layout = tile_layout(region.row_tiles, s.rows, s.columns, s.consumer_warps, self.machine)
-        every = region.running or region.statements
-        phases = (
-            (tuple(every),) if row_sums(region, s) else row_phases(every)
-        )  # nothing is exchanged before the end
+        every = tuple(region.running or region.statements)
+        # Of sums over rows nothing is exchanged before the end.
+        phases = (every,) if row_sums(region, s) else row_phases(every)
         for number, items in enumerate(phases, 1):
             work = self._of_a_pass(row_phase(items, every, self._beside, s, layout, self.machine))
             yield part_of(Step(OpKind.ELEMENTWISE, f"phase{number}", work, items=items))
         if region.passes > 1:
             items = tuple(item for item in region.statements if item not in behind_rows(region))
             yield part_of(self._again(items, layout))
-        if any(not output.over_rows for output in region.outputs) and (
-            region.passes > 1 or not region.running
-        ):
+        stores = region.passes > 1 or not region.running
+        if stores and any(not output.over_rows for output in region.outputs):
             yield self._row_store(share)
+
+    def _reading(self, share: float) -> Read:
+        """What it takes to read a tile, and to convert it, of which tensors have a `share`."""
+        region, s = self.region, self.s
+        read, elements = region.operands, s.rows * s.columns
+        narrow = sum(view.dtype.bits == 16 for view in read)
+        moved = [] if region.by_threads else [view for view in read if not self._lies_across(view)]
+        nbytes, across = sum(self.member(view).copy_bytes for view in moved), self._across(read)
+        counts = Read(nbytes, narrow * elements, self._divisions(), s.consumer_warps, across=across)
+        if not region.by_threads:
+            return counts
+        fetched = sum(view.dtype.bits // 8 for view in read if self._once(view)) * elements
+        return replace(
+            counts,
+            by_address=round(len(read) * elements * share),
+            from_memory=round(fetched * share * self._fetches),
+            tiles=self.tiles,
+            at_once=self._at_once(read or [one.view for one in region.outputs if one.has_columns]),
+            piece=self._piece(read) if lie_both_ways(region.row_tiles) else 0,
+        )
 
     def _lies_across(self, view: View) -> bool:
         """Whether a tensor lies turned in a tile in which others do not."""

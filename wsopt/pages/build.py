@@ -10,6 +10,7 @@ from wsopt.folder import BuildFolder
 from wsopt.pages.content import Beside, kernel_data
 from wsopt.pages.html import page, source_lines
 from wsopt.partition.build import CutFolder
+from wsopt.partition.document import Place, Step
 from wsopt.ranges.build import RangeFolder
 from wsopt.report.layout import clean
 
@@ -97,39 +98,43 @@ def whole_data(found: CutFolder) -> dict[str, Any]:
         end = now + step.predicted_us * _NS
         begin = min(end, now + launch[kernel])
         gaps.append({"begin": now, "end": begin, "label": f"launch {number}: {begin - now:,.0f} ns"})
-        outputs = ", ".join(map(clean, step.outputs))
-        steps.append(
-            {
-                "name": f"launch {number}",
-                "key": f"{number}: {outputs}",
-                "kernel": kernel,
-                "words": f"{outputs} by {step.folder}, bound by {step.bound_by}",
-                "label": f"{number}: {outputs}",
-                "begin": begin,
-                "end": end,
-                "us": step.predicted_us,
-                "roofline_us": step.roofline_us,
-                "bound_by": step.bound_by,
-                "outputs": outputs,
-                "inputs": ", ".join(map(clean, step.inputs)),
-            }
-        )
+        steps.append(_step_data(number, step, kernel, begin, end))
         now = end
-    places = [
-        {
-            "tensor": clean(one.tensor),
-            "offset": one.offset,
-            "bytes": one.nbytes,
-            "first": one.first,
-            "last": one.last,
-        }
-        for one in found.record.places
-    ]
     return {
         "steps": steps,
         "gaps": gaps,
         "total": now,
         "us": found.record.predicted_us,
-        "places": places,
+        "places": [_place_data(one) for one in found.record.places],
         "workspace": found.record.workspace_bytes,
+    }
+
+
+def _step_data(number: int, step: Step, kernel: int, begin: float, end: float) -> dict[str, Any]:
+    """A launch of a kernel by number, from `begin` to `end` in nanoseconds."""
+    outputs = ", ".join(map(clean, step.outputs))
+    return {
+        "name": f"launch {number}",
+        "key": f"{number}: {outputs}",
+        "kernel": kernel,
+        "words": f"{outputs} by {step.folder}, bound by {step.bound_by}",
+        "label": f"{number}: {outputs}",
+        "begin": begin,
+        "end": end,
+        "us": step.predicted_us,
+        "roofline_us": step.roofline_us,
+        "bound_by": step.bound_by,
+        "outputs": outputs,
+        "inputs": ", ".join(map(clean, step.inputs)),
+    }
+
+
+def _place_data(place: Place) -> dict[str, Any]:
+    """Where a tensor lies between kernels, in bytes, and the first and last launch that need it."""
+    return {
+        "tensor": clean(place.tensor),
+        "offset": place.offset,
+        "bytes": place.nbytes,
+        "first": place.first,
+        "last": place.last,
     }

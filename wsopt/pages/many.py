@@ -51,7 +51,7 @@ class Origin:
     words: str
 
 
-def report_page(paths: Sequence[Path], title: str = "Builds and benchmarks") -> str:
+def report_page(paths: Sequence[Path]) -> str:
     """The page of build folders and of benchmark files, in the order in which they are given.
 
     Raises InputError for a path that is neither, CheckError for a schedule that is not right.
@@ -73,7 +73,14 @@ def report_page(paths: Sequence[Path], title: str = "Builds and benchmarks") -> 
             raise InputError(str(path), [Problem("", told)])
     names = sorted({name for one in entries for name, _, _ in one.ratios})
     data = {"entries": [_data(one) for one in entries], "baselines": names, "roof": _roof(machines)}
-    return page("report.html.jinja", "report.js", data, title=title, origins=origins, count=len(entries))
+    return page(
+        "report.html.jinja",
+        "report.js",
+        data,
+        title="Builds and benchmarks",
+        origins=origins,
+        count=len(entries),
+    )
 
 
 def _data(entry: Entry) -> dict[str, Any]:

@@ -7,14 +7,17 @@ between two of its nodes, for a kernel reads its inputs before it writes its out
 
 from __future__ import annotations
 
+import functools
+import itertools
+import operator
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wsopt.frontend.kinds import is_pointwise, reduces_rows
+from wsopt.frontend.kinds import is_matmul, is_pointwise, reduces_rows
 from wsopt.partition.accept import Answer, Oracle
 from wsopt.partition.pieces import Piece, pieces_of
-from wsopt.partition.web import Web, members
+from wsopt.partition.web import Web, members, union
 
 PATIENCE = 3
 """How many times a part that is refused may grow before nothing more is expected of it."""
@@ -41,78 +44,107 @@ class Candidates:
 
 def find_candidates(web: Web, oracle: Oracle, progress: Callable[[int, int], None]) -> Candidates:
     """All candidates of a graph, those that begin at earlier nodes first."""
-    atoms = groups(web, oracle)
-    of = {number: atom for atom in atoms for number in members(atom)}
-    queue: deque[tuple[int, int]] = deque((atom, PATIENCE) for atom in atoms)
-    patience = dict.fromkeys(atoms, PATIENCE)
-    found: dict[int, list[tuple[Piece, Answer]]] = {}
-    refusals: list[tuple[str, str]] = []
-    looked: set[int] = set()
-    while queue and len(looked) < MOST:
-        nodes, left = queue.popleft()
-        if nodes not in looked:
-            looked.add(nodes)
-            asked = [(piece, oracle.ask(piece)) for piece in pieces_of(web, nodes)]
-            taken = [(piece, answer) for piece, answer in asked if not answer.refusal]
-            if taken:
-                found[nodes] = taken
-            elif nodes in atoms:
-                # Without a piece: its rows lie apart, and only with the node that they are made by can it be one.
-                refusal = asked[0][1].refusal if asked else _APART
-                refusals.append((web.names(nodes)[-1], refusal))
-            progress(len(looked), len(looked) + len(queue))
-        left = PATIENCE if nodes in found else left - 1
-        if left < 0:
-            continue
-        for near in dict.fromkeys(of[number] for number in members(web.beside(nodes))):
-            grown = _whole(web, of, nodes | near)
-            if patience.get(grown, -1) < left:
-                patience[grown] = left
-                queue.append((grown, left))
-    order = sorted(found, key=lambda nodes: (nodes & -nodes, nodes))
-    pairs = [pair for nodes in order for pair in found[nodes]]
-    pieces, answers = tuple(piece for piece, _ in pairs), tuple(answer for _, answer in pairs)
-    return Candidates(pieces, answers, len(looked), not queue, tuple(refusals))
+    growth = _Growth(web, oracle, groups(web, oracle))
+    while growth.waiting and len(growth.looked) < MOST:
+        nodes, left = growth.waiting.popleft()
+        if nodes not in growth.looked:
+            growth.look(nodes)
+            progress(len(growth.looked), len(growth.looked) + len(growth.waiting))
+        left = PATIENCE if nodes in growth.taken else left - 1
+        if left >= 0:
+            growth.grow(nodes, left)
+    order = sorted(growth.taken, key=lambda nodes: (nodes & -nodes, nodes))
+    pairs = [pair for nodes in order for pair in growth.taken[nodes]]
+    return Candidates(
+        tuple(piece for piece, _ in pairs),
+        tuple(answer for _, answer in pairs),
+        len(growth.looked),
+        not growth.waiting,
+        tuple(growth.refusals),
+    )
 
 
-def _whole(web: Web, of: dict[int, int], nodes: int) -> int:
-    """The least set of whole groups that holds these nodes and all that lies between them."""
-    while True:
-        grown = web.closed(nodes)
-        for number in members(grown):
-            grown |= of[number]
-        if grown == nodes:
-            return nodes
-        nodes = grown
+class _Growth:
+    """Parts of a graph while they grow from `groups` of nodes: those that are `waiting`, each with how often it may
+    still grow, those that were `looked` at, and those of which the front end has `taken` pieces.
+    """
+
+    def __init__(self, web: Web, oracle: Oracle, groups: tuple[int, ...]) -> None:
+        self.web, self.oracle, self.groups = web, oracle, groups
+        self.group_of = {number: group for group in groups for number in members(group)}
+        begun = (*groups, *map(self._whole, _readers(web, self.group_of)))
+        self.patience = dict.fromkeys(begun, PATIENCE)
+        self.waiting: deque[tuple[int, int]] = deque(self.patience.items())
+        self.taken: dict[int, list[tuple[Piece, Answer]]] = {}
+        self.refusals: list[tuple[str, str]] = []
+        self.looked: set[int] = set()
+
+    def look(self, nodes: int) -> None:
+        """Ask whether a kernel may be made of a part."""
+        self.looked.add(nodes)
+        asked = [(piece, self.oracle.ask(piece)) for piece in pieces_of(self.web, nodes)]
+        taken = [(piece, answer) for piece, answer in asked if not answer.refusal]
+        if taken:
+            self.taken[nodes] = taken
+        elif nodes in self.groups:
+            # Without a piece: its rows lie apart, and only with the node that they are made by can it be one.
+            refusal = asked[0][1].refusal if asked else _APART
+            self.refusals.append((self.web.names(nodes)[-1], refusal))
+
+    def grow(self, nodes: int, left: int) -> None:
+        """Let parts of one group more wait, which may be refused `left` times more."""
+        beside = members(self.web.beside(nodes))
+        for group in dict.fromkeys(self.group_of[number] for number in beside):
+            grown = self._whole(nodes | group)
+            if self.patience.get(grown, -1) < left:
+                self.patience[grown] = left
+                self.waiting.append((grown, left))
+
+    def _whole(self, nodes: int) -> int:
+        """The least set of whole groups that holds these nodes and all that lies between them."""
+        while True:
+            grown = self.web.closed(nodes)
+            for number in members(grown):
+                grown |= self.group_of[number]
+            if grown == nodes:
+                return nodes
+            nodes = grown
+
+
+def _readers(web: Web, of: Mapping[int, int]) -> Iterator[int]:
+    """The products of one left operand that have one shape, which a kernel may have in its loop, and others that read
+    one result and nothing else that is computed. Where no node reads all of them, parts that grow have several of
+    them only with what they read.
+    """
+    alike = dict[object, int]()
+    for number, node in enumerate(web.solid):
+        key: object = (
+            (*web.below(node.tensors[:1]), node.type.shape) if is_matmul(node) else web.reads[number]
+        )
+        if is_matmul(node) or web.reads[number].bit_count() == 1:
+            alike[key] = alike.get(key, 0) | 1 << number
+    for readers in alike.values():
+        behind = [union(web.readers[one] for one in members(of[n])) & ~of[n] for n in members(readers)]
+        if len(behind) > 1 and not functools.reduce(operator.and_, behind):
+            yield readers
 
 
 def groups(web: Web, oracle: Oracle) -> tuple[int, ...]:
     """Nodes that no good cut separates, together; the others alone.
 
-    Where one node alone reads a result, computes element by element or reduces, brings nothing else from memory than
-    inputs of the graph, and gives no more bytes than it takes, a cut before it moves no fewer bytes than one behind
-    it. They are together unless the front end takes one of the two and not both. Nodes that reduce the same result
-    are together if the front end takes them so. What is reduced once more may well be cut from it: a kernel that
-    reduces along both axes has fewer rows, and leaves SMs without one where they are too few.
+    A node is together with the one whose result it reads if a cut before it moves no fewer bytes than one behind it,
+    unless the front end takes that one and not both. Nodes that reduce the same result, or the same inputs, are
+    together if the front end takes them so.
     """
     of = [1 << number for number in range(len(web.solid))]
-    for number, node in enumerate(web.solid):
-        read = web.reads[number]
-        if read.bit_count() != 1 or not (is_pointwise(node) or reduces_rows(node)):
-            continue
-        (source,) = members(read)
-        alone = web.readers[source].bit_count() == 1 and source not in web.results
-        given = web.solid[source].type
-        narrowed = web.solid[source].op == "cast" and node.type.dtype.bits > given.dtype.bits
-        again = reduces_rows(node) and any(reduces_rows(web.solid[one]) for one in members(of[source]))
-        if not alone or node.type.nbytes > given.nbytes or narrowed or again:
-            continue
-        together = of[source] | of[number]
-        if _refused(web, oracle, together) and not _refused(web, oracle, of[source]):
+    for number in range(len(web.solid)):
+        source = _belongs_to(web, number, of)
+        together = 0 if source is None else of[source] | of[number]
+        if source is None or (_refused(web, oracle, together) and not _refused(web, oracle, of[source])):
             continue
         for member in members(together):
             of[member] = together
-    for together in _siblings(web):
+    for together in itertools.chain(_siblings(web), _of_inputs(web, of)):
         joined = 0
         for member in members(together):
             joined |= of[member]
@@ -120,6 +152,26 @@ def groups(web: Web, oracle: Oracle) -> tuple[int, ...]:
             for member in members(joined):
                 of[member] = joined
     return tuple(dict.fromkeys(of))
+
+
+def _belongs_to(web: Web, number: int, of: Sequence[int]) -> int | None:
+    """The node whose result a node reads, where a cut between them moves no fewer bytes than one behind both.
+
+    The node alone reads that result, computes element by element or reduces, brings nothing else from memory than
+    inputs of the graph, and gives no more bytes than it takes. None where the result was rounded to fewer bits than
+    the node gives: a kernel may well end with it. None where the node reduces what a node of the other's group, as
+    `of` has it, has reduced: a kernel that reduces along both axes has fewer rows, and leaves SMs without one where
+    they are too few.
+    """
+    node, read = web.solid[number], web.reads[number]
+    if read.bit_count() != 1 or not (is_pointwise(node) or reduces_rows(node)):
+        return None
+    (source,) = members(read)
+    given = web.solid[source].type
+    shared = web.readers[source].bit_count() > 1 or source in web.results
+    rounded = web.solid[source].op == "cast" and node.type.dtype.bits > given.dtype.bits
+    again = reduces_rows(node) and any(reduces_rows(web.solid[one]) for one in members(of[source]))
+    return None if shared or node.type.nbytes > given.nbytes or rounded or again else source
 
 
 def _siblings(web: Web) -> Iterator[int]:
@@ -133,6 +185,24 @@ def _siblings(web: Web) -> Iterator[int]:
                 found |= 1 << reader
         if found.bit_count() > 1:
             yield found
+
+
+def _of_inputs(web: Web, of: list[int]) -> Iterator[int]:
+    """Nodes that reduce one axis of the same inputs, by themselves or with what is computed for them alone: no result
+    is between them that would bring them together, and apart each reads the inputs again.
+    """
+    found = dict[object, int]()
+    for number, node in enumerate(web.solid):
+        own = of[number]
+        if not reduces_rows(node) or union(web.reads[one] for one in members(own)) & ~own:
+            continue
+        last = [one for one in members(own) if not web.readers[one] & own]
+        if len(last) == 1 and sum(reduces_rows(web.solid[one]) for one in members(own)) == 1:
+            read = frozenset(name for one in members(own) for name in web.below(web.solid[one].tensors))
+            shape, axis = web.graph.type_of(node.tensors[0]).shape, dict(node.attrs).get("axis")
+            key = read - set(web.number), shape, axis
+            found[key] = found.get(key, 0) | own
+    yield from (own for own in found.values() if own.bit_count() > 1)
 
 
 def _refused(web: Web, oracle: Oracle, nodes: int) -> bool:

@@ -4,6 +4,7 @@ graph says, from what is there by then, and nothing that is still read is writte
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -43,28 +44,37 @@ def _step_faults(
         yield f"{where} says other inputs than its kernel has"
     if tuple(named[name] for name in own.outputs) != step.outputs:
         yield f"{where} says other outputs than its kernel has"
-    for one in own.inputs:
-        whole = graph.input(named[one.name])
-        if named[one.name] not in _tensors(graph) or graph.type_of(named[one.name]) != one.type:
-            yield f"{where}: {named[one.name]} is no {one.type} of the graph"
-        elif one.constant and (whole is None or not whole.constant):
-            yield f"{where}: {named[one.name]} is read early as a constant, and is none"
-        elif one.strides != (whole.strides if whole is not None else strides.get(named[one.name])):
-            yield f"{where}: {named[one.name]} has other strides"
-    for node in own.nodes:
-        whole_node = graph.producer(named[node.name])
-        inputs = tuple(named[x] if isinstance(x, str) else x for x in node.inputs)
-        if whole_node is None or (whole_node.op, whole_node.attrs, whole_node.type) != (
-            node.op,
-            node.attrs,
-            node.type,
-        ):
-            yield f"{where}: node {node.name} is not what the graph computes as {named[node.name]}"
-        elif not _same(inputs, whole_node.inputs):
-            yield f"{where}: node {node.name} has other operands than {named[node.name]}"
+    yield from _input_faults(graph, where, own, named, strides)
+    yield from _node_faults(graph, where, own, named)
     told = kernel.verified.schedule.prediction.microseconds
     if not math.isclose(told, step.predicted_us, rel_tol=_CLOSE):
         yield f"{where} is said to take {step.predicted_us} us, its kernel takes {told} us"
+
+
+def _input_faults(
+    graph: Graph, where: str, own: Graph, named: Mapping[str, str], strides: Mapping[str, Strides]
+) -> Iterator[str]:
+    """Inputs of a kernel that are other tensors of the graph than those by whose names they are `named`."""
+    for one in own.inputs:
+        name = named[one.name]
+        whole = graph.input(name)
+        if name not in _tensors(graph) or graph.type_of(name) != one.type:
+            yield f"{where}: {name} is no {one.type} of the graph"
+        elif one.constant and (whole is None or not whole.constant):
+            yield f"{where}: {name} is read early as a constant, and is none"
+        elif one.strides != (whole.strides if whole is not None else strides.get(name)):
+            yield f"{where}: {name} has other strides"
+
+
+def _node_faults(graph: Graph, where: str, own: Graph, named: Mapping[str, str]) -> Iterator[str]:
+    """Nodes of a kernel that compute something else than those by whose names they are `named`."""
+    for node in own.nodes:
+        whole, facts = graph.producer(named[node.name]), (node.op, node.attrs, node.type)
+        inputs = tuple(named[one] if isinstance(one, str) else one for one in node.inputs)
+        if whole is None or (whole.op, whole.attrs, whole.type) != facts:
+            yield f"{where}: node {node.name} is not what the graph computes as {named[node.name]}"
+        elif not _same(inputs, whole.inputs):
+            yield f"{where}: node {node.name} has other operands than {named[node.name]}"
 
 
 def _strides(graph: Graph, place: Place) -> Strides:
@@ -98,18 +108,27 @@ def _place_faults(graph: Graph, record: CutRecord) -> Iterator[str]:
         yield "the tensors that have a place are not those between kernels"
         return
     for name, place in placed.items():
-        type_ = graph.type_of(name)
-        rows, length = math.prod(type_.shape[:-1]), type_.shape[-1] if type_.shape else 1
-        size = (rows * (place.pitch or length) * type_.dtype.bits + 7) // 8
-        if place.nbytes != size or 0 < place.pitch < length or place.offset % ALIGNMENT:
-            yield f"tensor {name} has a place of another size, or one that is not aligned"
-        if place.offset < 0 or place.offset + place.nbytes > record.workspace_bytes:
-            yield f"tensor {name} has a place outside of the workspace"
+        yield from _size_faults(graph, place, record.workspace_bytes)
         if (place.first, place.last) != (written[name], used[name]):
             yield f"tensor {name} is said to be kept at other steps than it is"
-    for a in record.places:
-        for b in record.places:
-            together = a.first <= b.last and b.first <= a.last
-            over = a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
-            if a.tensor < b.tensor and together and over:
-                yield f"tensors {a.tensor} and {b.tensor} lie in one place at the same time"
+    yield from _overlaps(record.places)
+
+
+def _size_faults(graph: Graph, place: Place, workspace_bytes: int) -> Iterator[str]:
+    """A place that is not as large as its tensor, or does not lie in the workspace."""
+    type_ = graph.type_of(place.tensor)
+    rows, length = math.prod(type_.shape[:-1]), type_.shape[-1] if type_.shape else 1
+    size = (rows * (place.pitch or length) * type_.dtype.bits + 7) // 8
+    if place.nbytes != size or 0 < place.pitch < length or place.offset % ALIGNMENT:
+        yield f"tensor {place.tensor} has a place of another size, or one that is not aligned"
+    if place.offset < 0 or place.offset + place.nbytes > workspace_bytes:
+        yield f"tensor {place.tensor} has a place outside of the workspace"
+
+
+def _overlaps(places: Sequence[Place]) -> Iterator[str]:
+    """Tensors that lie in one place while both are needed."""
+    for a, b in itertools.product(places, repeat=2):
+        together = a.first <= b.last and b.first <= a.last
+        over = a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+        if a.tensor < b.tensor and together and over:
+            yield f"tensors {a.tensor} and {b.tensor} lie in one place at the same time"

@@ -249,6 +249,7 @@ def _computing(graph: Graph, prices: Prices, others: Others | None) -> Cutter:
             if other not in tried and (again := _cutter(other, prices, others)).computes:
                 return again
             tried.append(other)
+    _check_outputs(Web(graph))
     return found
 
 
@@ -280,8 +281,6 @@ def _cutter(graph: Graph, prices: Prices, others: Others | None) -> Cutter:
         return made
     _check_outputs(copies)
     copying = _cutter_of(copies, others, prices)
-    if not copying.computes:
-        _check_outputs(web)
     return made if made is not None and not copying.computes else copying
 
 

@@ -86,10 +86,8 @@ def _copied(graph: Graph, tensor: str, taken: set[str], nodes: list[dict[str, An
     # Rows of strides may be whole: they get room too, for without any there is nothing to copy.
     behind = (whole_row(type_) - length) or _step(type_)
     none = [0] * (type_.rank - 1)
-    pads, sees = (
-        {"low": [*none, 0], "high": [*none, behind]},
-        {"axis": type_.rank - 1, "start": 0, "stop": length},
-    )
+    pads = {"low": [*none, 0], "high": [*none, behind]}
+    sees = {"axis": type_.rank - 1, "start": 0, "stop": length}
     found, read = list[str](), tensor
     for wish, op, attrs in ((f"{tensor}_with_room", "pad", pads), (f"{tensor}_copied", "slice", sees)):
         name = free_name(wish, taken)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.partition.document import CutRecord
-from wsopt.report.layout import counted, joined, table, wrapped
+from wsopt.report.layout import WIDTH, counted, joined, table, wrapped
 
-_WIDTH = 100
 _LINE = 60
 """Characters of the time line."""
 
 
 def cut_text(record: CutRecord) -> str:
     """The report of a build."""
-    launches, kernels = (
-        counted(len(record.steps), "launch", "launches"),
-        counted(len(record.folders), "kernel"),
-    )
+    launches = counted(len(record.steps), "launch", "launches")
+    kernels = counted(len(record.folders), "kernel")
     lines = [
         f"{record.name} on {record.machine}: {launches} of {kernels}, predicted {record.predicted_us:,.1f} us "
         f"(rooflines {record.roofline_us:,.1f} us)",
@@ -28,12 +25,12 @@ def cut_text(record: CutRecord) -> str:
         "",
         *_memory(record),
         "",
-        *wrapped(_verdict(record), _WIDTH),
+        *wrapped(_verdict(record)),
     ]
     if record.skipped:
-        lines += wrapped(f"Skipped for lack of time: {'; '.join(record.skipped)}.", _WIDTH)
+        lines += wrapped(f"Skipped for lack of time: {'; '.join(record.skipped)}.")
     for name, complaint in record.certificate.rejected:
-        lines += wrapped(f"No kernel for the piece that ends in {name}: {complaint}", _WIDTH)
+        lines += wrapped(f"No kernel for the piece that ends in {name}: {complaint}")
     return "\n".join(lines) + "\n"
 
 
@@ -51,7 +48,7 @@ def _steps(record: CutRecord) -> list[str]:
         )
         for number, step in enumerate(record.steps)
     ]
-    return table(header, rows, "<<>>><<", _WIDTH + 20)
+    return table(header, rows, "<<>>><<", WIDTH + 20)
 
 
 def _time_line(record: CutRecord) -> Iterator[str]:
@@ -80,7 +77,7 @@ def _memory(record: CutRecord) -> Iterator[str]:
         (place.tensor, f"{place.offset:,}", f"{place.nbytes:,}", f"{place.first} to {place.last}")
         for place in record.places
     ]
-    yield from table(header, rows, "<>><", _WIDTH)
+    yield from table(header, rows, "<>><", WIDTH)
     for place in (one for one in record.places if one.pitch):
         yield f"Rows of {place.tensor} begin {place.pitch:,} elements apart: there is room behind each."
 

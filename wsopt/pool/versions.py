@@ -1,4 +1,4 @@
-"""What decides a result beside its task: versions, and files of this package, here and on another machine."""
+"""Versions of Python, of packages and of this package's files: workers on other machines have to have the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a tile program, or of its loop, found once.
+"""Caches of facts of tile programs: each fact is computed once for a program, or for all programs with one loop.
 
 A search asks thousands of programs, most of which have the loop of another one: epilogues differ, the order of tiles,
 how many a block takes. What depends on the loop alone is found once for all of them.

@@ -32,8 +32,8 @@ from wsopt.program.operations import Value as Value
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Structure
 from wsopt.tensors.orders import row_tiles
-from wsopt.tensors.views import FULL, Role, Source, View, takes_row
 from wsopt.tensors.views import Item as Item
+from wsopt.tensors.views import Role, Source, View, takes_row
 
 _UNBOUNDED, _UNPRICED = Bounds((), 1, 1), EpilogueCost(0, 0, 0, 0, 0, 0)
 _LOOP = object()
@@ -191,7 +191,7 @@ class TileProgram:
         """The tensors whose tiles are iterations of a loop over them: what streams, or else what threads read, and
         what is stored of them.
         """
-        beside = [one.view for one in self.after.vectors if one.spans == FULL]
+        beside = [one.view for one in self.after.vectors if one.is_tile]
         return row_tiles([one.view for one in self.streamed] or beside, self.after.outputs, beside)
 
     @property

@@ -149,24 +149,31 @@ def live_loops(bounds: Bounds, s: Structure, *, own: bool = True) -> LiveLoops:
         return LiveLoops(0, least_whole=0, begins=False, ends=True, waits=waits, **_behind(bounds, s))
     # Indices are not negative: other lower bounds never leave anything out.
     lower = [b for b in bounds.every if b.stream > 0 and (b.row < 0 or b.constant < 0 or b.terms)]
-    upper = [bound for bound in bounds.every if bound.stream < 0]
-    constants = [bound for bound in upper if bound != bounds.at_run_time]
-    pairs = [*itertools.product((_START, *lower), constants)]
+    upper = [b for b in bounds.every if b.stream < 0 and b != bounds.at_run_time]
     ends = bounds.at_run_time is not None and bounds.end_cuts(s.depth)
-    # Some end before the first K-block does, for the first rows or for later ones.
-    short = any(bound.row < 0 or bound.constant + 1 < s.depth or bound.terms for bound in constants)
-    whole = min((_most_whole(one, other, s) for one, other in pairs), default=math.inf)
-    if s.splits > 1:  # a part has its share of those that count for any row
-        whole = min([whole, *(-(-_most_of_tile(*pair, s) // s.splits) for pair in pairs)])
-    none = s.consumers > 1 or ends or bool(lower) or short or _short_parts(constants, s)
+    none = s.consumers > 1 or ends or bool(lower) or _may_be_short(upper, s) or _short_parts(upper, s)
     return LiveLoops(
-        most_whole=whole,
-        least_whole=0 if none else _least_whole(bounds, constants, s),
+        most_whole=_most_whole_of_all(lower, upper, s),
+        least_whole=0 if none else _least_whole(bounds, upper, s),
         begins=any(_cuts(b, -b.constant, s) for b in lower),
-        ends=ends or any(_cuts(b, b.constant + 1, s) for b in constants),
+        ends=ends or any(_cuts(b, b.constant + 1, s) for b in upper),
         waits=waits,
         **_behind(bounds, s),
     )
+
+
+def _may_be_short(upper: Iterable[Bound], s: Structure) -> bool:
+    """Whether some bound ends before the first K-block does, for the first rows or for later ones."""
+    return any(bound.row < 0 or bound.constant + 1 < s.depth or bound.terms for bound in upper)
+
+
+def _most_whole_of_all(lower: Iterable[Bound], upper: Iterable[Bound], s: Structure) -> float:
+    """Upper bound of a consumer's K-blocks of a tile, or of its part, that no bound cuts; infinite without limit."""
+    pairs = [*itertools.product((_START, *lower), upper)]
+    most = [_most_whole(*pair, s) for pair in pairs]
+    if s.splits > 1:  # a part has its share of those that count for any row
+        most += [-(-_most_of_tile(*pair, s) // s.splits) for pair in pairs]
+    return min(most, default=math.inf)
 
 
 def _behind(bounds: Bounds, s: Structure) -> dict[str, bool]:

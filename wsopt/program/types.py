@@ -165,29 +165,31 @@ class Structure:
     def describe(self) -> str:
         """One line for people."""
         how = "cooperative" if self.sharing is Sharing.COOPERATIVE else "ping-pong"
-        swap = ", operands swapped" if self.swap else ""
-        copies = f", {self.copies} K-blocks an iteration" if self.copies > 1 else ""
-        copies += f", the last K-block's first {self.tail}" if self.tail else ""
         depth = f"x{self.depth}" if self.depth > 1 else ""
-        blocks = "persistent" if self.persistent else "one tile a block"
-        blocks += ", tiles taken at run time" if self.dynamic else ""
-        blocks += f", {self.occupancy} blocks an SM" if self.occupancy else ""
-        blocks += f", {self.transforms} transform warpgroup(s)" if self.transforms else ""
-        blocks += f", {self.corrections} correction warpgroup(s)" if self.corrections else ""
-        blocks += f", {self.exp2_eighths}/8 of exp2 by a polynomial" if self.exp2_eighths else ""
-        blocks += "" if self.operands is Operands.REGISTERS else f", operands in {_WORDS[self.operands]}"
-        blocks += "" if self.early_release else ", products issued whole"
-        blocks += f", sums split {self.splits} ways" if self.splits > 1 else ""
-        blocks += ", added by atomics" if self.atomics else ""
-        blocks += ", equal shares of all K-blocks" if self.shares else ""
-        blocks += ", pairs of blocks" if self.paired else ""
-        blocks += ", lazy rescaling" if self.lazy else ""
-        blocks += ", scaled partial sums" if self.scaled_sums else ""
-        blocks += f", {self.retained} parts of rows retained" if self.retained else ""
-        blocks += f", {self.in_registers} in registers" if self.in_registers else ""
-        blocks += ", stored by threads" if self.stored_by_threads else ""
+        told = (
+            (self.dynamic, "tiles taken at run time"),
+            (self.occupancy, f"{self.occupancy} blocks an SM"),
+            (self.transforms, f"{self.transforms} transform warpgroup(s)"),
+            (self.corrections, f"{self.corrections} correction warpgroup(s)"),
+            (self.exp2_eighths, f"{self.exp2_eighths}/8 of exp2 by a polynomial"),
+            (self.operands in _WORDS, f"operands in {_WORDS.get(self.operands)}"),
+            (not self.early_release, "products issued whole"),
+            (self.splits > 1, f"sums split {self.splits} ways"),
+            (self.atomics, "added by atomics"),
+            (self.shares, "equal shares of all K-blocks"),
+            (self.paired, "pairs of blocks"),
+            (self.lazy, "lazy rescaling"),
+            (self.scaled_sums, "scaled partial sums"),
+            (self.retained, f"{self.retained} parts of rows retained"),
+            (self.in_registers, f"{self.in_registers} in registers"),
+            (self.stored_by_threads, "stored by threads"),
+            (self.copies > 1, f"{self.copies} K-blocks an iteration"),
+            (self.tail, f"the last K-block's first {self.tail}"),
+            (self.swap, "operands swapped"),
+        )
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
             f"{self.consumer_warps} warps, {self.subtiles} epilogue subtile(s), groups of {self.group}, "
-            f"{blocks}{copies}{swap}"
+            f"{'persistent' if self.persistent else 'one tile a block'}"
+            + "".join(f", {words}" for there, words in told if there)
         )

@@ -3,71 +3,36 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-from pydantic import ValidationError
-
-from wsopt.build import Files, loaded, with_gpu
+from wsopt.build import BuildOfSeveral
 from wsopt.errors import CheckError, InputError, Problem
-from wsopt.folder import RANGE, BuildFolder, check_target, read_folder, replace_folder
+from wsopt.folder import RANGE, BuildFolder, read_folder, read_record
 from wsopt.graph.symbolic import SymbolicGraph, load_any
 from wsopt.ranges.document import FORMAT, RECORD, RangeRecord, summary_of
 from wsopt.ranges.points import Grid, grid_of
 from wsopt.ranges.price import Extents, Kernel
 
 _CLOSE = 1e-9
-_INSTEAD = "save(DIR) and `wsopt run DIR` execute the kernels without torch and GPU"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RangeBuild:
-    """A finished build of several kernels: files by path in its folder, and what `wsopt compile --json` prints of it.
+class RangeBuild(BuildOfSeveral):
+    """A finished build of a few kernels that cover a range of extents; a `RangeRecord` says which serves which."""
 
-    `seconds` is how long it took to make, or to fetch from the cache.
-    """
+    @staticmethod
+    def load(path: Path) -> ModuleType:
+        """The module of a kernel.py that calls one of the kernels beside it, by the extents of its inputs."""
+        from wsopt.codegen.kernel_file import load_dispatch_file
 
-    files: dict[str, str]
-    summary: dict[str, Any]
-    seconds: float = field(compare=False)
-
-    @property
-    def report(self) -> str:
-        """The report that `wsopt inspect` prints: the kernels, the switches, time and loss by extent."""
-        return self.files["report.txt"]
+        return load_dispatch_file(path)
 
     @property
     def record(self) -> RangeRecord:
         """Which kernel serves which extents, and the certificate."""
         return RECORD.validate_json(self.files[RANGE])
-
-    @property
-    def module(self) -> ModuleType:
-        """kernel.py as an imported module, with those of its kernels. RequirementError without torch or Triton."""
-        return _loaded(tuple(self.files.items()))
-
-    def run(self, /, **tensors: Any) -> Any:
-        """The graph's outputs for these tensors, given by input name, by the kernel for their extents, on a GPU.
-
-        Raises RequirementError without torch, Triton or a GPU, ValueError for extents outside of the ranges.
-        """
-        return _launcher(tuple(self.files.items())).run(**tensors)
-
-    def prepare(self, outputs: Mapping[str, Any] | None = None, /, **tensors: Any) -> Any:
-        """A function that launches a kernel on these tensors, and its outputs by name; raises as `run`."""
-        return _launcher(tuple(self.files.items())).prepare(outputs, **tensors)
-
-    def save(self, directory: str | os.PathLike[str]) -> Path:
-        """Write the build folder, whole or not at all; a build there is replaced. InputError as `Build.save`."""
-        path = Path(directory)
-        check_target(path)
-        replace_folder(path, self.files)
-        return path
 
     def __repr__(self) -> str:
         """One line: name, machine, how many kernels, and the worst predicted loss."""
@@ -81,22 +46,6 @@ class RangeBuild:
 def range_build(files: dict[str, str], seconds: float) -> RangeBuild:
     """A build of these files."""
     return RangeBuild(files, summary_of(RECORD.validate_json(files[RANGE])), seconds)
-
-
-@cache
-def _loaded(files: Files) -> ModuleType:
-    """The module of a build's kernel.py, loaded once a process."""
-    from wsopt.codegen.kernel_file import load_dispatch_file
-
-    return loaded(files, load_dispatch_file, _INSTEAD)
-
-
-@cache
-def _launcher(files: Files) -> ModuleType:
-    """A build's module where it can be called. What it needs is looked for once, not at every call."""
-    module = _loaded(files)
-    with_gpu(module.KERNELS[0], _INSTEAD)
-    return module
 
 
 # --- the folder, read back ------------------------------------------------------------------------------
@@ -125,28 +74,13 @@ def read_range(path: Path) -> RangeFolder:
     Raises InputError for files that are missing or damaged, CheckError for a schedule, a time or a loss that is not
     right.
     """
-    record, graph = _record(path), load_any(path / "graph.json")
+    record, graph = read_record(path / RANGE, RECORD, FORMAT), load_any(path / "graph.json")
     if not isinstance(graph, SymbolicGraph):
         raise InputError(str(path / "graph.json"), [Problem("/dims", "a range's graph has named dimensions")])
     kernels = tuple(read_folder(path / member.folder) for member in record.kernels)
     found = RangeFolder(path, graph, record, kernels)
     _check(found)
     return found
-
-
-def _record(path: Path) -> RangeRecord:
-    where = path / RANGE
-    try:
-        record = RECORD.validate_json(where.read_bytes())
-    except OSError as error:
-        raise InputError(str(where), [Problem("", f"cannot be read: {error.strerror}")]) from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = "/".join(map(str, ("", *first["loc"])))
-        raise InputError(str(where), [Problem(place, first["msg"])]) from error
-    if record.format != FORMAT:
-        raise InputError(str(where), [Problem("/format", f"is not {FORMAT!r}")])
-    return record
 
 
 def _check(found: RangeFolder) -> None:

@@ -1,4 +1,4 @@
-"""What every kernel of a region says of its tensors: extents between which that changes have no kernel in common.
+"""Facts of tensors that are in the text of every kernel of a region: extents at which they differ share no kernel.
 
 A kernel serves a class of extents only if it is written alike at the first and the last of them. How tensors lie
 along the kernel's axes, which of them TMA moves, and how long rows are that it reduces, is in the text whatever the

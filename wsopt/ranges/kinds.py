@@ -1,4 +1,4 @@
-"""What fixes the bits of a row: kernels of one kind take the sums of a row in one order, whatever rows there are."""
+"""Kinds of kernels that compute the same bits of a row: they add it up in one order, however many rows there are."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from wsopt.ranges.document import RangeRecord
 from wsopt.report.layout import counted, wrapped
 
-_WIDTH = 100
 _BAR = 40
 _ROWS = 28
 """Lines of the curve, about."""
@@ -22,11 +21,11 @@ def range_text(record: RangeRecord) -> str:
         f"{record.name} on {record.machine}: {counted(len(record.kernels), 'kernel')} for {_ranges(record)}",
         "",
     ]
-    lines += [*_kernels(record), "", *wrapped(_verdict(record), _WIDTH), ""]
+    lines += [*_kernels(record), "", *wrapped(_verdict(record)), ""]
     if c.rejected:
-        lines += [*wrapped("The compiler rejected: " + "; ".join(c.rejected), _WIDTH), ""]
+        lines += [*wrapped("The compiler rejected: " + "; ".join(c.rejected)), ""]
     if record.skipped:
-        lines += [*wrapped(f"Skipped for lack of time: {'; '.join(record.skipped)}.", _WIDTH), ""]
+        lines += [*wrapped(f"Skipped for lack of time: {'; '.join(record.skipped)}."), ""]
     lines += [*_switches(record), "", *_curve(record)]
     return "\n".join(lines) + "\n"
 

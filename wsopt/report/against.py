@@ -21,7 +21,17 @@ from wsopt.report.facts import (
     tiles_in_words,
     time_parts,
 )
-from wsopt.report.layout import clean, counted, difference, joined, microseconds, percent, table, wrapped
+from wsopt.report.layout import (
+    WIDTH,
+    clean,
+    counted,
+    difference,
+    joined,
+    microseconds,
+    percent,
+    table,
+    wrapped,
+)
 from wsopt.report.outcome import binds, hidden
 from wsopt.report.sentences import differences, sentences
 from wsopt.schedule.certificate import Certificate
@@ -269,16 +279,16 @@ def _filled(side: Side) -> str:
 # --- both -----------------------------------------------------------------------------------------------
 
 
-def against_text(ours: Side, theirs: Side, width: int = 100) -> str:
+def against_text(ours: Side, theirs: Side) -> str:
     """Both builds side by side: sentences, the table, and what the second one does; ends in a newline."""
     title = f"{clean(ours.verified.schedule.name)}: {ours.name} against {theirs.name}"
     lines = [title, "=" * len(title), ""]
-    lines += [line for text in reasons(ours, theirs) for line in wrapped(text, width)]
+    lines += [line for text in reasons(ours, theirs) for line in wrapped(text)]
     cells = [(row.part, row.ours, row.theirs, row.more) for row in rows(ours, theirs)]
-    lines += ["", *table(("part", "this build", "the other", "difference"), cells, "<>>>", width)]
+    lines += ["", *table(("part", "this build", "the other", "difference"), cells, "<>>>", WIDTH)]
     head = f"What {theirs.name} does"
     lines += ["", head, "-" * len(head)]
-    lines += [line for text in sentences(theirs.verified) for line in wrapped(text, width)]
+    lines += [line for text in sentences(theirs.verified) for line in wrapped(text)]
     return "\n".join(lines).rstrip() + "\n"
 
 

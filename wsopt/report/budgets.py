@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Iterator, Sequence
 
 from wsopt.report.facts import Part, RegisterFacts, register_facts, register_file, shared_memory_parts
 from wsopt.report.layout import bar, clean, percent, table, wrapped
@@ -32,7 +33,7 @@ def register_section(verified: VerifiedSchedule, certificate: Certificate, width
     return [
         *table(header, rows, "<>>>>>>>", width),
         "",
-        *(_register_bar(one, limit, width) for one in facts),
+        *_register_bars(facts, limit, width),
         *wrapped(f"{_REGISTER_KEYS}, of {limit} a thread.", width),
         f"Register file: {taken:,} of {machine.registers_per_sm:,} taken; launched with "
         f"{verified.schedule.base_registers} a thread.",
@@ -46,11 +47,14 @@ def _register_row(one: RegisterFacts, limit: int) -> tuple[str, ...]:
     return (p.name, str(p.warps), *parts, needs, str(p.registers), str(limit))
 
 
-def _register_bar(one: RegisterFacts, limit: int, width: int) -> str:
-    name = one.partition.name.ljust(10) + " "
-    spare = max(0, one.partition.registers - one.needs)
-    parts = [(part.name[0], part.amount) for part in one.parts] + [("+", float(spare))]
-    return name + bar(parts, limit, min(_BAR_COLUMNS, width - len(name)))
+def _register_bars(facts: Sequence[RegisterFacts], limit: int, width: int) -> Iterator[str]:
+    """A bar for each partition, all of which begin in one column."""
+    names = max(10, *(len(one.partition.name) for one in facts)) + 1
+    for one in facts:
+        spare = max(0, one.partition.registers - one.needs)
+        parts = [(part.name[0], part.amount) for part in one.parts] + [("+", float(spare))]
+        name = one.partition.name.ljust(names)
+        yield name + bar(parts, limit, min(_BAR_COLUMNS, width - names))
 
 
 def memory_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 _LEAST_LAST_COLUMN = 12
 _SPARE = "."
 
+WIDTH = 100
+"""Characters of a line, if nothing else is asked for."""
+
 KEEP = "\N{NO-BREAK SPACE}"
 """A blank at which `wrapped` starts no new line; it is printed as a plain one."""
 
@@ -30,11 +33,9 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1].rstrip() + "…"
 
 
-def wrapped(text: str, width: int, indent: str = "", hang: str = "") -> list[str]:
-    """A paragraph in lines of at most `width`; `indent` stands before the first, `hang` before the others."""
-    lines = textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=hang or indent, break_on_hyphens=False
-    )
+def wrapped(text: str, width: int = WIDTH, hang: str = "") -> list[str]:
+    """A paragraph in lines of at most `width`; `hang` stands before all but the first."""
+    lines = textwrap.wrap(text, width, subsequent_indent=hang, break_on_hyphens=False)
     return [line.replace(KEEP, " ") for line in lines]
 
 

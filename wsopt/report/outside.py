@@ -1,4 +1,4 @@
-"""Section on what the space of the search did not hold, and how much of the machine stands idle for it."""
+"""Section on choices that the search space did not have, and on how much of the machine stands idle for that."""
 
 from __future__ import annotations
 

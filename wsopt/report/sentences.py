@@ -351,7 +351,7 @@ def _told(verified: VerifiedSchedule) -> dict[str, Any]:
     return {"predicted_us": time_us, "ii_cycles": verified.schedule.ii, "does": list(sentences(verified))}
 
 
-def runner_up_text(verified: VerifiedSchedule, other: VerifiedSchedule | None, *, width: int = 100) -> str:
+def runner_up_text(verified: VerifiedSchedule, other: VerifiedSchedule | None) -> str:
     """`runner_up_data` as text; ends in a newline."""
     found = runner_up_data(verified, other)
     lines: list[str] = []
@@ -362,6 +362,6 @@ def runner_up_text(verified: VerifiedSchedule, other: VerifiedSchedule | None, *
         head = f"The {name.replace('_', '-')}: {found[name]['predicted_us']:,.2f} us"
         lines += ["", head, "-" * len(head)]
         if name == "runner_up":
-            lines += wrapped(f"It has {joined(found['differences']) or 'another order alone'}.", width)
-        lines += [line for text in found[name]["does"] for line in wrapped(text, width)]
+            lines += wrapped(f"It has {joined(found['differences']) or 'another order alone'}.")
+        lines += [line for text in found[name]["does"] for line in wrapped(text)]
     return "\n".join(lines[1:]) + "\n"

@@ -33,7 +33,7 @@ class Verified:
     interpreter: Interpreter
 
 
-def simulated_text(summary: Mapping[str, Any], *, width: int = 100) -> str:
+def simulated_text(summary: Mapping[str, Any]) -> str:
     """The section of the simulation, from a build's summary; empty if that does not count lines."""
     found = summary.get("verified", {}).get("interpreter", {})
     if "lines" not in found:
@@ -45,4 +45,4 @@ def simulated_text(summary: Mapping[str, Any], *, width: int = 100) -> str:
         f"{counted(found['seeds'], 'interleaving')}; the largest relative error of an output was "
         f"{found['max_relative_error']:.1e}."
     )
-    return "\n".join(["", "Simulated", "---------", *wrapped(told, width)]) + "\n"
+    return "\n".join(["", "Simulated", "---------", *wrapped(told)]) + "\n"

@@ -12,7 +12,7 @@ from wsopt.program.facts import Whole
 from wsopt.program.program import TileProgram
 from wsopt.report.budgets import memory_section, register_section
 from wsopt.report.facts import structure_fields, tiles_in_words
-from wsopt.report.layout import KEEP, clean, counted, first_line, joined, percent, shortened, wrapped
+from wsopt.report.layout import KEEP, WIDTH, clean, counted, first_line, joined, percent, shortened, wrapped
 from wsopt.report.loop import gantt_section, pipeline_section, ring_section
 from wsopt.report.outcome import binding_section, certificate_section, time_section
 from wsopt.report.outside import outside_section
@@ -129,7 +129,7 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
 """The sections in their order."""
 
 
-def inspect_text(verified: VerifiedSchedule, certificate: Certificate, *, width: int = 100) -> str:
+def inspect_text(verified: VerifiedSchedule, certificate: Certificate, *, width: int = WIDTH) -> str:
     """The whole report of a kernel, lines of at most `width` characters or `MIN_WIDTH`; ends in a newline."""
     width = max(width, MIN_WIDTH)
     lines = _title(verified.program.whole, width)

@@ -25,7 +25,7 @@ class Tuned:
     spread: float | None = None
 
 
-def tuned_text(note: Mapping[str, Any], *, width: int = 100) -> str:
+def tuned_text(note: Mapping[str, Any]) -> str:
     """The section of a tuned build, from the `tuned` object of its summary; ends in a newline."""
     where = (
         f"on {clean(str(note['card']))} with Triton {clean(str(note['triton']))}, {clean(str(note['date']))}"
@@ -38,4 +38,4 @@ def tuned_text(note: Mapping[str, Any], *, width: int = 100) -> str:
             f"Number {note['rank']} of the model's candidates: {among}, and this one was "
             f"{note['ratio']:.4f} times as fast as the first (quartiles {note['spread']:.4f} apart)."
         )
-    return "\n".join(["", "Tuned", "-----", *wrapped(told, width)]) + "\n"
+    return "\n".join(["", "Tuned", "-----", *wrapped(told)]) + "\n"

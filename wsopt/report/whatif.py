@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wsopt.report.facts import structure_fields
-from wsopt.report.layout import clean, difference, joined, microseconds, percent, table, wrapped
+from wsopt.report.layout import WIDTH, clean, difference, joined, microseconds, percent, table, wrapped
 from wsopt.schedule.types import PartitionRole, Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.sensitivity import Effect, Sensitivity
@@ -36,7 +36,7 @@ def _fields(schedule: Schedule) -> dict[str, str]:
     }
 
 
-def whatif_text(verified: VerifiedSchedule, found: Sensitivity, width: int = 100) -> str:
+def whatif_text(verified: VerifiedSchedule, found: Sensitivity) -> str:
     """The table of what each budget buys; ends in a newline."""
     base_us = found.base.schedule.prediction.microseconds
     title = f"{clean(verified.schedule.name)}: what more of each budget would buy on {clean(verified.machine.title)}"
@@ -49,14 +49,10 @@ def whatif_text(verified: VerifiedSchedule, found: Sensitivity, width: int = 100
                 title,
                 "=" * len(title),
                 "",
-                *table(header, rows, "<<>><", width),
+                *table(header, rows, "<<>><", WIDTH),
                 "",
-                *_note(verified, base_us, width),
-                *(
-                    wrapped(f"Skipped for lack of time: {joined(found.skipped)}.", width)
-                    if found.skipped
-                    else []
-                ),
+                *_note(verified, base_us),
+                *(wrapped(f"Skipped for lack of time: {joined(found.skipped)}.") if found.skipped else []),
             ]
         ).rstrip()
         + "\n"
@@ -76,7 +72,7 @@ def _row(base: Schedule, effect: Effect, base_us: float) -> tuple[str, ...]:
     )
 
 
-def _note(verified: VerifiedSchedule, base_us: float, width: int) -> list[str]:
+def _note(verified: VerifiedSchedule, base_us: float) -> list[str]:
     """A note where the build at hand is not the model's first choice; else nothing."""
     own_us = verified.schedule.prediction.microseconds
     if abs(own_us - base_us) < _NOTHING * base_us:
@@ -85,7 +81,7 @@ def _note(verified: VerifiedSchedule, base_us: float, width: int) -> list[str]:
         f"Gains are against the model's first choice; this build is predicted {difference(abs(own_us - base_us))} us "
         f"{'slower' if own_us > base_us else 'faster'}."
     )
-    return wrapped(told, width)
+    return wrapped(told)
 
 
 def whatif_data(verified: VerifiedSchedule, found: Sensitivity) -> dict[str, Any]:

@@ -110,19 +110,17 @@ def prepare(folder: BuildFolder, inputs: Mapping[str, Tensor], expected: Mapping
     return Prepared(inputs, outputs, launch)
 
 
-def run_folder(
-    path: Path, *, seed: int = 0, device: str = "cuda", limit_s: float = HANG_S, exact: bool = False
-) -> LaunchResult:
+def run_folder(path: Path, *, seed: int = 0, device: str = "cuda", exact: bool = False) -> LaunchResult:
     """Run a build folder once on random inputs and compare, with f64 as the judge if `exact`.
 
-    Raises HangError if the kernel does not end within `limit_s` seconds: see there what that means for
+    Raises HangError if the kernel does not end within `HANG_S` seconds: see there what that means for
     the process.
     """
     folder = load_folder(path)
     inputs = random_inputs(folder.graph, seed, device, ragged=True)
     expected = reference(folder.graph, inputs, exact=exact)
     prepared = prepare(folder, inputs, expected)
-    return LaunchResult(folder.graph.name, seed, prepared.agreements(expected, folder.graph.name, limit_s))
+    return LaunchResult(folder.graph.name, seed, prepared.agreements(expected, folder.graph.name, HANG_S))
 
 
 def reference(graph: RawGraph, inputs: Mapping[str, Tensor], *, exact: bool = False) -> dict[str, Expected]:

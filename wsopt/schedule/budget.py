@@ -325,19 +325,9 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     emitter.v1: neither where sums are split, for only the block whose part comes last knows that it has an epilogue.
     """
     cost, s = program.epilogue, program.structure
-    by_tile = program.iteration is Iteration.TILE and cost.stores
-    most = (
-        2 if by_tile else max(1, min(cost.stores, _MOST_STAGING))
-    )  # of values of rows alone one of no bytes
-    inputs = [n for n in range(1, s.subtiles + 1) if s.subtiles % n == 0] if program.after.full else [0]
-    counts = [(0, s.subtiles)] if cost.lent_bytes else []
-    counts += itertools.product(range(1, most + 1), inputs)
     store_warps = (False, True) if cost.stores and not without_store_warps(program) else (False,)
-    plain = program.iteration is Iteration.K_BLOCKS and program.work is None and not program.tensor_columns
-    plain = plain and (not s.parted or Limit.STORES_OF_SPLITS in program.lifted)
-    brings = plain and program.after.full and program.conditions.loaders <= 1
-    by_loader = (False, True) if brings else (False,)
-    chosen = itertools.product(counts, store_warps, program.sum_sets, by_loader)
+    by_loader = (False, True) if _may_bring(program) else (False,)
+    chosen = itertools.product(_buffer_counts(program), store_warps, program.sum_sets, by_loader)
     every = (
         EpilogueBuffers(*count, store_warp, sums, brought)
         for count, store_warp, sums, brought in chosen
@@ -346,6 +336,25 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     lifted, helpers = Limit.HELPERS in program.lifted, MOST_HELPERS - max(1, program.conditions.loaders)
     fitting = (option for option in every if lifted or helper_warps(program, option) <= helpers)
     return tuple(option for option in fitting if program.conditions.allow(option))
+
+
+def _buffer_counts(program: TileProgram) -> list[tuple[int, int]]:
+    """Numbers of buffers for staging and for inputs that there may be."""
+    cost, subtiles = program.epilogue, program.structure.subtiles
+    inputs = [n for n in range(1, subtiles + 1) if subtiles % n == 0] if program.after.full else [0]
+    counts = [(0, subtiles)] if cost.lent_bytes else []
+    by_output = program.iteration is Iteration.TILE and cost.stores
+    most = (
+        2 if by_output else max(1, min(cost.stores, _MOST_STAGING))
+    )  # of values of rows alone one of no bytes
+    return [*counts, *itertools.product(range(1, most + 1), inputs)]
+
+
+def _may_bring(program: TileProgram) -> bool:
+    """Whether the loading warp may copy the full tiles that an epilogue reads."""
+    plain = program.iteration is Iteration.K_BLOCKS and program.work is None and not program.tensor_columns
+    whole = not program.structure.parted or Limit.STORES_OF_SPLITS in program.lifted
+    return plain and whole and bool(program.after.full) and program.conditions.loaders <= 1
 
 
 def without_store_warps(program: TileProgram) -> Limit | None:

@@ -1,4 +1,4 @@
-"""The order in which the threads of a partition meet the operations of its loop: that of the emitted text."""
+"""Program order: in which order a partition's threads issue the operations of its loop, by the emitted text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""In which order the tensors of a tile of rows lie in memory: along its rows, or turned, or some one way and some the
-other.
-"""
+"""Memory orders of the tensors of a tile of rows: along its rows, turned (column-major), or some of each."""
 
 from __future__ import annotations
 

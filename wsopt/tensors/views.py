@@ -128,8 +128,9 @@ class View:
     less a `zero`; a negative one raises them, and what is subtracted from them likewise. A constant may have a
     `packing`; its strides are those of the packed tensor then.
 
-    Of the innermost dimension, or its innermost part, one element may be seen alone: what is seen begins at an
-    `offset` of so many elements then, and `single` has such dimensions, each with its extent and stride.
+    Of the innermost dimension, or its innermost part, one element may be seen alone, and so of a dimension in front
+    of another of which a slice has one: what is seen begins at an `offset` of so many elements then, and `single` has
+    such dimensions, each with its extent and stride.
 
     One that is `by_address` threads read and write, whether or not TMA could copy it.
     """
@@ -285,6 +286,13 @@ class Source:
     name: str
     view: View
     spans: frozenset[Role]
+
+    @property
+    def is_tile(self) -> bool:
+        """Whether each element of a tile has one of its own; neighbours along the columns may share one instead, as
+        those of a channel share its weight.
+        """
+        return self.spans == FULL and self.view.column_each == 1
 
 
 @dataclass(frozen=True, slots=True)

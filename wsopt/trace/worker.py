@@ -8,7 +8,6 @@ waits for the device.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wsopt.codegen.errors import first_line, launch_errors
-from wsopt.runtime.guard import append_line
+from wsopt.runtime.guard import append_line, leave
 from wsopt.trace.files import FOLDER, KERNEL, Stamped, load_stamped
 from wsopt.trace.options import PLAIN, TRACED, TraceOptions, options_from_text
 
@@ -32,9 +31,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--options", type=options_from_text, required=True)
     chosen = parser.parse_args(arguments)
     status = _work(chosen.folder, chosen.options, chosen.log)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    leave(status)
 
 
 def _work(folder: Path, options: TraceOptions, log: Path) -> int:

@@ -132,10 +132,8 @@ def race_faults(where: str, row: Any) -> Iterator[Problem]:
         value, kinds = row[name], _KINDS[_FIELDS[name]]
         if not isinstance(value, kinds) or isinstance(value, bool):
             yield Problem(f"{where}/{name}", f"{value!r} is no {_FIELDS[name]}")
-    status, times = (
-        row.get("status"),
-        [row.get(name) for name in ("ratio", "spread", "time_us", "against_us")],
-    )
+    status = row.get("status")
+    times = [row.get(name) for name in ("ratio", "spread", "time_us", "against_us")]
     if status not in STATUSES:
         yield Problem(f"{where}/status", f"{status!r}; allowed: {', '.join(STATUSES)}")
     elif status == "ok" and not all(isinstance(time, int | float) and 0 <= time < 1e12 for time in times):

@@ -21,11 +21,9 @@ _GPU_WORDS = (
 )
 _HOST_WORDS = ("MemoryError", "Cannot allocate memory", "std::bad_alloc", "failed with error code -9")
 
-GPU, HOST, KILLED = (
-    "out of GPU memory",
-    "out of host memory",
-    "the system killed the process (signal 9), which it does where host memory ends",
-)
+GPU = "out of GPU memory"
+HOST = "out of host memory"
+KILLED = "the system killed the process (signal 9), which it does where host memory ends"
 
 
 def available_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from wsopt.bench.bench_options import BenchOptions, options_from_text
 from wsopt.codegen.errors import HangError, first_line, launch_errors
-from wsopt.runtime.guard import append_line
+from wsopt.runtime.guard import append_line, leave
 from wsopt.validate.files import Measurement
 from wsopt.validate.memory import gpu_facts, peak_bytes
 
@@ -47,9 +46,9 @@ def main(arguments: Sequence[str]) -> None:
         if not work(chosen.folder / graph, names, chosen.options, chosen.log):
             # A device that hangs is asked nothing more.
             append_line(chosen.log, {"peak_bytes": peak_bytes()})
-            _leave(EXIT_FAILED)
+            leave(EXIT_FAILED)
     append_line(chosen.log, {"peak_bytes": peak_bytes(), **gpu_facts()})
-    _leave(0)
+    leave(0)
 
 
 def _facts(log: Path) -> None:
@@ -102,13 +101,6 @@ def _noted(work: Callable[[], list[Measurement]], graph: str, name: str, log: Pa
     for row in rows:
         append_line(log, {"row": dataclasses.asdict(row)})
     return fine
-
-
-def _leave(status: int) -> None:
-    # The ordinary way out waits for the device, which a hanging kernel never gives back.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
 
 
 if __name__ == "__main__":

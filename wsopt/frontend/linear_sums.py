@@ -1,0 +1,113 @@
+"""Sums of rows that no SM holds, of differences to a value of the row that is complete only behind them, as sums of
+the elements alone.
+
+A loss of smoothed labels sums up x less the logarithm of the sum of exponentials of the row. Part by part that is not
+known yet, but what is subtracted is the same for all elements, so it may be subtracted from their sum: as often as
+there are elements, or times the sum of what each is weighted with. That only takes sums in another order.
+
+A difference to a mean stays as it is, for a variance of numbers far from zero would lose them. What depends on the
+row's maximum is as large as its elements are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from wsopt.frontend.values import Rewriter, Term, Value
+from wsopt.tensors.views import Role
+
+_Shares = tuple[tuple[Term, Term], ...]
+"""What every element has of values of a row, each with that value."""
+
+_Linear = tuple[Term, _Shares]
+"""A value that no sink completes, and the shares that belong to it."""
+
+
+@dataclass(slots=True)
+class LinearSums(Rewriter):
+    """Takes values of rows that sinks complete out of sums over the rows, wherever they stand linearly in them;
+    `known` is what was found of old values.
+    """
+
+    known: dict[Term, _Linear | None] = field(default_factory=dict)
+
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+        if value.primitive != "reduce_sum" or not value.needs:
+            return self.copy(value, args)
+        apart = self._apart(value.args[0], value.node)
+        if apart is None:
+            return self.copy(value, args)
+        make, (found, shares) = partial(self.pool.apply, value.node), apart
+        total = make("reduce_sum", found) if self.pool.streams(found) else self._often(found, value.node)
+        for share, shift in shares:
+            total = make("add", total, self._shared(share, shift, value.node))
+        return total
+
+    def _shared(self, share: Term, shift: Term, node: str) -> Term:
+        """What a value of a row adds to the sum: nothing where no element has any of it, whatever it is."""
+        make = partial(self.pool.apply, node)
+        if not self.pool.streams(share):
+            return make("mul", shift, self._often(share, node))
+        weight = make("reduce_sum", share)
+        return make("where", make("equal", weight, 0.0), 0.0, make("mul", shift, weight))
+
+    def _often(self, term: Term, node: str) -> Term:
+        """The sum of as many equal elements as a row has."""
+        length = float(self.draft.axes.extent(Role.COLUMN))
+        return self.pool.apply(node, "mul", term, length) if isinstance(term, str) else term * length
+
+    def _apart(self, old: Term, node: str) -> _Linear | None:
+        """An old value as one that no sink completes, and shares of values of a row; None where it is not linear in
+        those, or they do not depend on the largest of the row.
+        """
+        if old not in self.known:
+            self.known[old] = self._found(old, node)
+        return self.known[old]
+
+    def _found(self, old: Term, node: str) -> _Linear | None:
+        pool = self.draft.pool
+        needs = pool.needs(old)
+        if not needs:
+            return self.term(old), ()
+        if not pool.streams(old):
+            largest = any(pool[name].primitive == "reduce_max" for name in needs)
+            return (0.0, ((1.0, self.term(old)),)) if largest else None
+        value = pool[str(old)]
+        parts = [self._apart(arg, node) for arg in value.args]
+        if value.primitive == "mul" and parts.count(None) == 1:  # what its one factor is, other passes say
+            parts = [part or (self.term(arg), ()) for arg, part in zip(value.args, parts, strict=True)]
+        found = [part for part in parts if part is not None]
+        return self._linear(value, found) if len(found) == len(parts) else None
+
+    def _linear(self, value: Value, parts: list[_Linear]) -> _Linear | None:
+        """A value that is linear in its operands, of which some have shares; None for another one."""
+        make = partial(self.pool.apply, value.node)
+        match value.primitive, parts:
+            case "neg", [(x, shares)]:
+                return make("neg", x), self._times(shares, -1.0, value.node)
+            case "add", [(x, some), (y, others)]:
+                return _sum(make, "add", x, y), some + others
+            case "sub", [(x, some), (y, others)]:
+                return _sum(make, "sub", x, y), some + self._times(others, -1.0, value.node)
+            case "mul", [(x, shares), (y, ())] | [(y, ()), (x, shares)]:
+                return make("mul", x, y), self._times(shares, y, value.node)
+            case "where", [(condition, ()), (x, some), (y, others)]:
+                chosen = tuple((make("where", condition, share, 0.0), shift) for share, shift in some)
+                left = tuple((make("where", condition, 0.0, share), shift) for share, shift in others)
+                return make("where", condition, x, y), chosen + left
+        return None
+
+    def _times(self, shares: _Shares, factor: Term, node: str) -> _Shares:
+        """Shares of each value, times a factor of each element."""
+        return tuple((self._product(share, factor, node), shift) for share, shift in shares)
+
+    def _product(self, share: Term, factor: Term, node: str) -> Term:
+        if isinstance(share, str) or isinstance(factor, str):
+            return factor if share == 1.0 else self.pool.apply(node, "mul", factor, share)
+        return share * factor
+
+
+def _sum(make: partial[Term], primitive: str, x: Term, y: Term) -> Term:
+    """A sum or a difference, of which the second may be nothing."""
+    return x if y == 0.0 else make(primitive, x, y)
