@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from tile_graphs import extents, gated, plain, product, region_of
 
+from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -346,3 +347,20 @@ def test_rows_that_batches_share_come_from_memory_once_for_all(length: int, h200
     every = [lower(region, s, h200) for s in structures(region, h200)]
     assert every
     assert all(held_cycles(program)[Unit.MEMORY] > 0 for program in every)
+
+
+@pytest.mark.parametrize("rows", [1, 3], ids=["one row for all", "rows of each"])
+def test_rows_that_no_sm_holds_of_vectors_alone_are_refused_and_the_remedy_works(
+    rows: int, h200: Machine
+) -> None:
+    g = GraphBuilder("vectors")
+    x, factor = g.input("x", (rows, 70000), "bf16"), g.input("factor", (3, 1), "f32")
+    g.output(g.logsumexp(x * factor, axis=1))
+    region = find_region(g.build())
+    if rows > 1:
+        assert any(structures(region, h200))
+        return
+    with pytest.raises(
+        LoweringError, match="vectors alone, and nothing but their reductions is stored; give an"
+    ):
+        next(structures(region, h200))
