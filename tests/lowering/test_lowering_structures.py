@@ -10,12 +10,14 @@ from dataclasses import replace
 import pytest
 from tile_graphs import extents, gated, plain, product, region_of
 
+from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.contention import held_cycles
 from wsopt.perf.price import lower
 from wsopt.program.facts import Product
 from wsopt.program.ids import ValueKind
@@ -333,3 +335,32 @@ def test_a_k_block_has_a_few_sets_of_partial_sums(h200: Machine) -> None:
 def test_a_row_of_weights_in_registers_has_eight_columns(h200: Machine) -> None:
     columns = [{s.columns for s in structures(weights_in_groups(rows, 2048), h200)} for rows in (1, 8, 9)]
     assert columns == [{8}, {8}, {16}]
+
+
+@pytest.mark.parametrize("length", [1024, 70000], ids=["held", "in parts"])
+def test_rows_that_batches_share_come_from_memory_once_for_all(length: int, h200: Machine) -> None:
+    """Each batch reduces them with a factor of its own, and no tensor has rows of each."""
+    g = GraphBuilder("shared")
+    x, factor = g.input("x", (1, 300, length), "bf16"), g.input("factor", (4, 1, 1), "f32")
+    g.output(g.reduce_sum(g.exp(x * factor), axis=2))
+    region = find_region(g.build())
+    every = [lower(region, s, h200) for s in structures(region, h200)]
+    assert every
+    assert all(held_cycles(program)[Unit.MEMORY] > 0 for program in every)
+
+
+@pytest.mark.parametrize("rows", [1, 3], ids=["one row for all", "rows of each"])
+def test_rows_that_no_sm_holds_of_vectors_alone_are_refused_and_the_remedy_works(
+    rows: int, h200: Machine
+) -> None:
+    g = GraphBuilder("vectors")
+    x, factor = g.input("x", (rows, 70000), "bf16"), g.input("factor", (3, 1), "f32")
+    g.output(g.logsumexp(x * factor, axis=1))
+    region = find_region(g.build())
+    if rows > 1:
+        assert any(structures(region, h200))
+        return
+    with pytest.raises(
+        LoweringError, match="vectors alone, and nothing but their reductions is stored; give an"
+    ):
+        next(structures(region, h200))

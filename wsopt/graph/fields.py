@@ -162,7 +162,10 @@ def read_operand(value: object, pointer: str, faults: Faults) -> Operand | None:
             faults.wants(pointer, "a scalar that fits i32; write it as a real number, with a point", value)
             return None
         case float():
-            faults.add(pointer, f'found {describe(value)}; infinite scalars are written "inf" and "-inf"')
+            faults.add(
+                pointer,
+                f'found {describe(value)}; infinite scalars are written "inf" and "-inf", not a number "nan"',
+            )
             return None
     faults.wants(pointer, 'a tensor\'s name, a number, "inf", "-inf" or "nan"', value)
     return None

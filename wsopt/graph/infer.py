@@ -63,6 +63,9 @@ def broadcast_shapes(first: Shape, second: Shape) -> Shape | None:
     return tuple(result)
 
 
+_BROADCAST = ": aligned at the last axis, extents are equal or one of them is 1; reshape or transpose one"
+
+
 def broadcast(types: Types, _attrs: Attrs) -> Shape:
     """All operands broadcast together."""
     shape: Shape = ()
@@ -70,7 +73,8 @@ def broadcast(types: Types, _attrs: Attrs) -> Shape:
         joined = broadcast_shapes(shape, tensor.shape)
         if joined is None:
             others = show(types[0].shape) if index == 1 else f"{show(shape)} (the operands before it)"
-            raise OpFault(("inputs", f"shapes {others} and {show(tensor.shape)} do not broadcast"))
+            told = f"shapes {others} and {show(tensor.shape)} do not broadcast"
+            raise OpFault(("inputs", f"{told}{_BROADCAST}"))
         shape = joined
     return shape
 
@@ -99,7 +103,8 @@ def matmul_shape(types: Types, attrs: Attrs) -> Shape:
         faults.append(("inputs", f"{told} ({flags}); they have to be equal"))
     leading = broadcast_shapes(a[:-2], b[:-2])
     if leading is None:
-        faults.append(("inputs", f"shapes {show(a)} and {show(b)}: the leading axes do not broadcast"))
+        told = f"shapes {show(a)} and {show(b)}: the leading axes do not broadcast"
+        faults.append(("inputs", f"{told}{_BROADCAST}"))
     if faults or leading is None:
         raise OpFault(*faults)
     return (*leading, m, n)
@@ -140,7 +145,8 @@ def reshaped(types: Types, attrs: Attrs) -> Shape:
     old = types[0]
     if math.prod(shape) != old.size:
         counts = f"{old.size} elements cannot become {show(shape)} with {math.prod(shape)}"
-        raise OpFault(("attrs/shape", f"shape {show(old.shape)} with {counts}"))
+        told = f"shape {show(old.shape)} with {counts}; the new extents multiply to {old.size}"
+        raise OpFault(("attrs/shape", told))
     return shape
 
 
@@ -178,7 +184,8 @@ def sliced(types: Types, attrs: Attrs) -> Shape:
             told = f"{attrs[key]} of an axis of {shape[axis]} elements; allowed: {-shape[axis]} to {most}"
             raise OpFault((f"attrs/{key}", told))
     if not found:
-        raise OpFault(("attrs/stop", f"{attrs['stop']} with a start of {attrs['start']}: the slice is empty"))
+        told = f"{attrs['stop']} with a start of {attrs['start']}: the slice is empty; stop lies behind start"
+        raise OpFault(("attrs/stop", told))
     return (*shape[:axis], len(found), *shape[axis + 1 :])
 
 
@@ -262,7 +269,11 @@ def norm_shape(types: Types, _attrs: Attrs) -> Shape:
     if not shape:
         raise OpFault(("inputs/0", "rank 0; a norm over the last axis wants at least one axis"))
     faults = [
-        (f"inputs/{index}", f"shape {show(tensor.shape)} does not broadcast to {show(shape)}")
+        (
+            f"inputs/{index}",
+            f"shape {show(tensor.shape)} does not broadcast to {show(shape)}; weight and bias have one element for "
+            f"each of the last axis: {show(shape[-1:])}",
+        )
         for index, tensor in enumerate(types)
         if broadcast_shapes(shape, tensor.shape) != shape
     ]

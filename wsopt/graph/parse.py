@@ -140,6 +140,7 @@ def _note_cycles(nodes: Sequence[NodeDraft], reads: Sequence[Sequence[int]], fau
         if len(names) > _LONGEST_CYCLE:
             names[_LONGEST_CYCLE - 2 : -1] = [f"... {len(names) - _LONGEST_CYCLE + 1} more ..."]
         message = "the node reads itself" if len(ring) == 1 else f"cycle {' -> '.join([*names, names[0]])}"
+        message += "; a node reads inputs and other nodes' results alone, none that depends on it"
         faults.add(nodes[ring[0]].place(f"inputs/{index}"), message)
 
 

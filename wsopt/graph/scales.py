@@ -47,7 +47,12 @@ def scales_shape(types: Types, attrs: Attrs) -> Shape:
         have % part for have, part in zip(shape[-len(unit) :], unit, strict=True)
     ):
         of, given = ("last extent", unit[0]) if key == "group" else ("last two extents", show(unit))
-        raise OpFault((f"attrs/{key}", f"{given} does not divide the {of} of shape {show(shape)}"))
+        raise OpFault(
+            (
+                f"attrs/{key}",
+                f"{given} does not divide the {of} of shape {show(shape)}; take one that does, or pad the tensor",
+            )
+        )
     outer = shape[: len(shape) - len(unit)]
     return (*outer, *(have // part for have, part in zip(shape[len(outer) :], unit, strict=True)))
 

@@ -194,6 +194,11 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
             f"graph {region.name}: no input has the rows and columns that {held}, and a kernel streams one that has; "
             f"{remedies.WHOLE_TILE}"
         )
+    if region.running and not (region.tile_sources or any(output.has_columns for output in region.outputs)):
+        yield (
+            f"graph {region.name}: rows that no SM holds are computed of vectors alone, and nothing but their "
+            f"reductions is stored; {remedies.WHOLE_TILE}"
+        )
     yield from _counted_problems(region)
     carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
     if not (region.running or carried):

@@ -69,7 +69,7 @@ class Rows(Maker):
         members = map(self.member, region.operands)
         # Rows that are read twice come from L2 the second time, as far as they are kept there.
         lines, reads = any(map(is_turned, region.row_tiles)), share * self._fetches
-        own = [(m, round(m.copy_bytes * reads) if self._once(m.view) else 0) for m in members]
+        own = [(m, round(self._fetched(m.view, m.copy_bytes * reads))) for m in members]
         for consumer in range(s.consumers):
             for m, nbytes in own:
                 box = replace(m.box(m.shape), from_memory=nbytes, tiles=self.tiles, lines=lines)
@@ -81,6 +81,17 @@ class Rows(Maker):
         region, s = self.region, self.s
         again = fetched_again(region, s) * (1 - kept_in_l2(region, s, self.machine))
         return (1 + again) / region.passes
+
+    def _fetched(self, view: View, nbytes: float) -> float:
+        """Bytes that a tile's copy of a tensor brings from device memory: none of what other batches' tiles bring, of
+        which L2 has it; a share of them where all tensors are alike for several batches.
+        """
+        if self._once(view):
+            return nbytes
+        if any(map(self._once, self.region.operands)):
+            return 0
+        apart = (self.region.extent(role) for role in OUTER if role not in view.roles)
+        return max(1.0, nbytes / math.prod(apart))
 
     def _once(self, view: View) -> bool:
         """Whether a tensor's tiles are each copied once, for it varies along all batches."""
@@ -117,7 +128,7 @@ class Rows(Maker):
         counts = Read(nbytes, narrow * elements, self._divisions(), s.consumer_warps, across=across)
         if not region.by_threads:
             return counts
-        fetched = sum(view.dtype.bits // 8 for view in read if self._once(view)) * elements
+        fetched = sum(self._fetched(view, view.dtype.bits // 8 * elements) for view in read)
         return replace(
             counts,
             by_address=round(len(read) * elements * share),
