@@ -19,7 +19,6 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from wsopt.build import Build  # noqa: E402
 from wsopt.machine import load_machine  # noqa: E402
 from wsopt.torch import choose, explain, measure, rounds  # noqa: E402
-from wsopt.machine.load import load_machine
 from wsopt.torch.choose import Judged, estimate, judge  # noqa: E402
 from wsopt.torch.cutting import Oracle, best_cut, ways  # noqa: E402
 from wsopt.torch.execute import by_reference  # noqa: E402
