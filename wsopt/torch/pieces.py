@@ -51,13 +51,26 @@ def piece_of(
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
     dense = frozenset(lowered.copied) if copies else frozenset[str]()
-    piece = renamed(wiring, without_roundings(nodes, names), outputs, covered, dense, turns=not copies)
+    kept = without_roundings(_read_by(nodes, names), names)
+    piece = renamed(wiring, kept, outputs, covered, dense, turns=not copies)
     calls = () if copies else (wiring.calls[name] for name in covered)
     copied = copied_bytes(lowered, calls)
     piece = replace(piece, packs=packs, attention=_attention(wiring, nodes), copied_bytes=copied)
     piece = _laid(lowered.symbols, piece) if laid else piece
     piece = _ranging(piece, lowered.symbols)
     return replace(piece, turned_bytes=_turned_bytes(lowered.symbols, piece))
+
+
+def _read_by(nodes: Sequence[Node], outputs: Collection[str]) -> list[Node]:
+    """The nodes, in order, of which outputs are made: a product may read a tensor in another shape than the turned
+    one that FX has of it, which nothing reads then.
+    """
+    read, found = set(outputs), list[Node]()
+    for node in reversed(nodes):
+        if node.name in read:
+            read.update(node.tensors)
+            found.append(node)
+    return found[::-1]
 
 
 def _turned_bytes(symbols: Symbols, piece: Piece) -> int:
