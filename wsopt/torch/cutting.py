@@ -29,6 +29,7 @@ from wsopt.torch.operations import TABLE
 from wsopt.torch.padded import with_space
 from wsopt.torch.piece import Piece
 from wsopt.torch.pieces import piece_of
+from wsopt.torch.scaled import with_scales
 from wsopt.torch.singles import without_singles
 from wsopt.torch.traffic import fx_bytes, now
 from wsopt.torch.values import Shape, Untaken
@@ -159,14 +160,15 @@ class Way:
         return self._pieces[groups]
 
     def _with_kernel(self, groups: frozenset[str]) -> Piece:
-        """The first way to say groups of which there is a kernel, if need be with space behind rows of inputs; the
-        last where there is none.
+        """The first way to say groups of which there is a kernel, if need be with weights that are dequantized, or
+        with space behind rows of inputs; the last where there is none.
         """
         for one in self._said(groups):
             if not self.oracle.refusal(one):
                 return one
-        spaced = with_space(self._first(groups))
-        return one if spaced is None or self.oracle.refusal(spaced) else spaced
+        first = self._first(groups)
+        other = (found for found in (with_scales(first), with_space(first)) if found is not None)
+        return next((found for found in other if not self.oracle.refusal(found)), one)
 
     def _said(self, groups: frozenset[str]) -> Iterator[Piece]:
         """The pieces that compute the same groups, the one that copies nothing first, each made when it is

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from torch import fx
 
 from wsopt.frontend.kinds import is_matmul, reduces_rows
@@ -22,13 +23,16 @@ from wsopt.torch.values import Dim, Shape
 class Bound:
     """An input of a piece: the FX node that it is, and the shape in which the kernel sees it. Where FX repeats some
     elements that the kernel reads once, `dims` says which. Where the kernel sees dimensions in another order, as the
-    tensor lies in memory, `order` has it.
+    tensor lies in memory, `order` has it. Where it sees elements repeated that FX has once, `spread` has a shape
+    with dimensions of one element, and the one in which they are repeated; it is of the type `dtype` then.
     """
 
     source: fx.Node
     shape: Shape
     dims: tuple[Dim, ...] | None = None
     order: tuple[int, ...] | None = None
+    spread: tuple[Shape, Shape] | None = None
+    dtype: torch.dtype | None = None
 
     @property
     def unordered(self) -> Shape:

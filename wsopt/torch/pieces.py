@@ -17,6 +17,7 @@ from wsopt.torch.lower import Lowered
 from wsopt.torch.lying import memory_order
 from wsopt.torch.piece import Bound, Piece
 from wsopt.torch.rates import Attention
+from wsopt.torch.reads import read_by
 from wsopt.torch.renamed import renamed
 from wsopt.torch.rounding import without_roundings
 from wsopt.torch.symbols import Symbols
@@ -51,7 +52,7 @@ def piece_of(
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
     dense = frozenset(lowered.copied) if copies else frozenset[str]()
-    kept = without_roundings(_read_by(nodes, names), names)
+    kept = without_roundings(read_by(nodes, names), names)
     piece = renamed(wiring, kept, outputs, covered, dense, turns=not copies)
     calls = () if copies else (wiring.calls[name] for name in covered)
     copied = copied_bytes(lowered, calls)
@@ -59,18 +60,6 @@ def piece_of(
     piece = _laid(lowered.symbols, piece) if laid else piece
     piece = _ranging(piece, lowered.symbols)
     return replace(piece, turned_bytes=_turned_bytes(lowered.symbols, piece))
-
-
-def _read_by(nodes: Sequence[Node], outputs: Collection[str]) -> list[Node]:
-    """The nodes, in order, of which outputs are made: a product may read a tensor in another shape than the turned
-    one that FX has of it, which nothing reads then.
-    """
-    read, found = set(outputs), list[Node]()
-    for node in reversed(nodes):
-        if node.name in read:
-            read.update(node.tensors)
-            found.append(node)
-    return found[::-1]
 
 
 def _turned_bytes(symbols: Symbols, piece: Piece) -> int:

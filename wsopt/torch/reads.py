@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from wsopt.frontend.kinds import VIEWS
-from wsopt.graph.types import Graph
+from wsopt.graph.types import Graph, Node
 
 
 def bytes_read(graph: Graph, name: str) -> int:
@@ -13,3 +15,15 @@ def bytes_read(graph: Graph, name: str) -> int:
     if not readers or name in graph.outputs or any(reader.op not in VIEWS for reader in readers):
         return whole
     return min(whole, sum(bytes_read(graph, reader.name) for reader in readers))
+
+
+def read_by(nodes: Sequence[Node], outputs: Collection[str]) -> list[Node]:
+    """The nodes, in order, of which outputs are made: a product may read a tensor in another shape than the turned
+    one that FX has of it, which nothing reads then.
+    """
+    read, found = set(outputs), list[Node]()
+    for node in reversed(nodes):
+        if node.name in read:
+            read.update(node.tensors)
+            found.append(node)
+    return found[::-1]
