@@ -21,6 +21,7 @@ from wsopt.torch.cutting import Oracle, Way, best_cut, ways
 from wsopt.torch.execute import by_kernel, referred
 from wsopt.torch.later import Later, Work, copied
 from wsopt.torch.nested import graphs_of, nested_graphs
+from wsopt.torch.operands import copy_operands, leave_copies
 from wsopt.torch.operators import operator
 from wsopt.torch.options import Options, read_options
 from wsopt.torch.outside import Limits, Within, has_changing
@@ -185,6 +186,7 @@ def _take(
     device = "cuda" if options.execute == "kernel" else None
     tell_by_shape(module.graph)
     take_apart(module.graph)
+    copy_operands(module.graph)
     later, settled = _settled(module, fixed, oracle, device, options, packs)
     for work in later:
         pend(work)
@@ -194,6 +196,7 @@ def _take(
     judged = settled.judged
     splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
     put_together(module.graph)
+    leave_copies(module.graph)
     module.recompile()
     for seen in _WATCHES:
         seen.append(settled)

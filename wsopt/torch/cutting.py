@@ -178,7 +178,7 @@ class Way:
         yield first
         made = self._making(groups)
         others = [made] if any(first.orders) else []
-        if self._reads_before_copies(first) or _turns_values(first):
+        if self._reads_before_copies(first) or _turns_values(first) or self._reads_copies(groups):
             others += [partial(made, laid=True, copies=True), partial(made, copies=True)]
         for make in others:
             with suppress(Untaken):  # of an extent that changes, seen so
@@ -199,6 +199,11 @@ class Way:
         copied = {owners[tensor].name for tensor in self.lowered.copied if tensor in owners}
         read = zip(piece.inputs, piece.graph.inputs, strict=True)
         return any(one.strides is not None and bound.source.name in copied for bound, one in read)
+
+    def _reads_copies(self, groups: frozenset[str]) -> bool:
+        """Whether groups read what FX copies to lie densely, however it lay before."""
+        nodes, copied = self.lowered.writer.nodes, self.lowered.copied
+        return any(not copied.isdisjoint(nodes[name].tensors) for name in self.wiring.nodes_of(groups))
 
     def untaken(self, groups: frozenset[str]) -> str:
         """Why groups are no piece, by their own names."""
