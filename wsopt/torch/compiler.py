@@ -17,6 +17,7 @@ from wsopt.errors import InternalError, RequirementError
 from wsopt.machine.load import load_machine
 from wsopt.torch.by_strides import tell_by_shape
 from wsopt.torch.choose import Judged
+from wsopt.torch.chosen_rows import put_rows_together, take_rows_apart
 from wsopt.torch.cutting import Oracle, Way, best_cut, ways
 from wsopt.torch.execute import by_kernel, referred
 from wsopt.torch.later import Later, Work, copied
@@ -186,6 +187,7 @@ def _take(
     device = "cuda" if options.execute == "kernel" else None
     tell_by_shape(module.graph)
     take_apart(module.graph)
+    take_rows_apart(module.graph)
     copy_operands(module.graph)
     later, settled = _settled(module, fixed, oracle, device, options, packs)
     for work in later:
@@ -196,6 +198,7 @@ def _take(
     judged = settled.judged
     splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
     put_together(module.graph)
+    put_rows_together(module.graph)
     leave_copies(module.graph)
     module.recompile()
     for seen in _WATCHES:

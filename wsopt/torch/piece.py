@@ -107,7 +107,8 @@ class Piece:
     @cached_property
     def is_statistic(self) -> bool:
         """Whether it has no products, reduces rows, and hands on nothing as large as what it reads."""
-        most = max(one.type.size for one in self.graph.inputs)
+        read = ((bytes_read(self.graph, one.name), one.type.dtype.bits) for one in self.graph.inputs)
+        most = max(nbytes * 8 // bits for nbytes, bits in read)
         without = not any(map(is_matmul, self.graph.nodes))
         return without and all(self.graph.type_of(name).size < most for name in self.graph.outputs)
 
