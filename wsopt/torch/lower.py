@@ -30,7 +30,7 @@ from wsopt.torch.writer import Writer, number
 
 Result = Value | tuple[Value, ...]
 MADE = "wsopt_made"
-"""The entry in the `meta` of an FX node that no model has, but was put into its graph here: nobody asks why it stays."""
+"""The entry in the `meta` of an FX node that was put into a graph here: nobody asks why it stays."""
 
 
 @dataclass(slots=True)

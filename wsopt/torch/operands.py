@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
+from wsopt.torch.lower import MADE
 from wsopt.torch.splice import Maker
 
 aten = torch.ops.aten
@@ -40,7 +41,7 @@ def copy_operands(graph: fx.Graph) -> None:
                 copies[operand] = made.call(
                     aten.clone.default, operand, memory_format=torch.contiguous_format
                 )
-                copies[operand].meta[_COPY] = True
+                copies[operand].meta.update({_COPY: True, MADE: True})
             node.update_arg(place, copies[operand])
 
 
