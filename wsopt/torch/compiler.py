@@ -230,7 +230,7 @@ def _settled(
     while True:
         trial, joined = (module, {}) if apart is None else _joined(module, fixed, apart, kept_apart)
         here = ways(trial, fixed, oracle, device, packs=packs) if joined else plain
-        settled = settle(here, options)
+        settled = settle(here, options, tells=bool(_WATCHES))
         if settled.pending:
             unchanged = ways(copied(trial), fixed, oracle, device, packs=packs)
             later.append(partial(settle, unchanged, replace(options, wait=True)))

@@ -275,7 +275,7 @@ def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
         outputs = tuple(zip(way.forms.of(groups).outputs, sizes, strict=True))
         return Answer(partial(refusal, groups), outline.bytes_in, outputs)
 
-    greedy = Greedy(_flow(way.lowered), accept, way.wiring.groups)
+    greedy = Greedy(flow_of_graph(way.lowered), accept, way.wiring.groups)
     pieces = tuple(way.piece(groups) for groups in greedy.pieces())
     moved = fx_bytes(way.lowered.graph)
     moves = bytes_with_pieces(way.lowered.graph, pieces, moved)
@@ -343,7 +343,7 @@ def bytes_with_pieces(graph: fx.Graph, pieces: Sequence[Piece], moved: Mapping[s
     return total
 
 
-def _flow(lowered: Lowered) -> Flow:
+def flow_of_graph(lowered: Lowered) -> Flow:
     """The flow of the FX graph's nodes, views left out."""
     order, reads = list[str](), dict[str, set[str]]()
     below: dict[str, set[str]] = {}
