@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.partition.web import bits, members
+from wsopt.partition.web import bits, members, union
 from wsopt.torch.cutting import Cut, Way, flow_of_graph
 from wsopt.torch.flow import Flow
 
@@ -41,9 +41,13 @@ def _why(way: Way, flow: Flow, node: int, taken: list[int]) -> str:
 
 
 def _beside(flow: Flow, node: int, taken: list[int]) -> Iterator[int]:
-    """The pieces that read what an operation makes, then those that make what it reads."""
-    for near in (bits(flow.readers(node)), bits(flow.sources(node))):
-        yield from (piece for piece in taken if piece & near)
+    """The pieces that read what an operation makes, by others or not, then those that make what it reads."""
+    barred = union(taken)
+    for towards in (flow.readers, flow.sources):
+        found, before = node, 0
+        while found != before and not found & barred:
+            before, found = found, found | bits(towards(found)) & flow.groups
+        yield from (piece for piece in taken if piece & found)
 
 
 def _refusals(way: Way, flow: Flow, nodes: int) -> Iterator[str]:
