@@ -92,3 +92,15 @@ def test_a_kernel_with_space_behind_rows_is_built_and_simulated() -> None:
     with torch.no_grad(), watching() as seen:
         with_pieces(scaled_dot_product_attention, **options)(*inputs)
     assert len(seen[0].taken) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.solver
+@pytest.mark.compiler
+def test_a_kernel_of_a_product_with_space_is_built_and_simulated() -> None:
+    x, w, bias = torch.randn(37, 77, dtype=B), torch.randn(131, 77, dtype=B), torch.randn(131, dtype=B)
+    with torch.no_grad(), watching() as seen:
+        found = with_pieces(torch.nn.functional.linear, execute="simulation")(x, w, bias)
+    (piece,) = seen[0].taken
+    assert seen[0].judged[piece.key].build is not None
+    assert torch.allclose(found.float(), torch.nn.functional.linear(x, w, bias).float(), atol=2e-1)

@@ -92,6 +92,23 @@ def test_what_else_is_made_of_a_weight_leaves_it_alone() -> None:
         assert torch.allclose(one.float(), plain.float(), rtol=2e-2, atol=1.0)
 
 
+@pytest.mark.parametrize(("whole", "shape"), [(blocks, (256, 4)), (rows, (256, 1))])
+def test_a_frozen_weight_stays_in_8_bits(whole: Callable[..., Tensor], shape: tuple[int, int]) -> None:
+    """Packed it would be one of 16."""
+    layer, x = Quantized(torch.int8, whole, shape), torch.randn(64, 512, dtype=B)
+
+    def model(x: Tensor) -> Tensor:
+        return layer(x.flip(0))  # behind a kernel of the graph weights are constant
+
+    with torch.no_grad(), watching() as graphs:
+        with_pieces(model, frozen=True)(x)
+    (piece,) = [
+        one for one in graphs[0].taken if torch.int8 in {b.source.meta["val"].dtype for b in one.inputs}
+    ]
+    assert piece.folded is None
+    assert 256 * 512 in {int(one.type.nbytes) for one in piece.kernel.inputs}
+
+
 @pytest.mark.slow
 @pytest.mark.solver
 @pytest.mark.compiler
