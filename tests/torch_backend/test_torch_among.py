@@ -7,11 +7,15 @@ import statistics
 from collections.abc import Iterator
 
 import pytest
-from room_imports import ROOT
-from test_torch_rates import attention, product
 
-from wsopt.machine import Machine, load_machine
-from wsopt.torch.among import FASTER, Among, among_others
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+from room_imports import ROOT  # noqa: E402
+from test_torch_rates import attention, product  # noqa: E402
+
+from wsopt.machine import Machine, load_machine  # noqa: E402
+from wsopt.torch.among import FASTER, Among, among_others  # noqa: E402
 
 SUSTAINED = load_machine("h200").sustained_tflops("bf16") * 1e6
 
