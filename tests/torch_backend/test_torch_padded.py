@@ -50,12 +50,20 @@ def test_rows_that_a_kernel_copies_have_no_space_behind_them() -> None:
     assert piece.turned_bytes == 0
 
 
-def test_operands_of_products_are_not_copied() -> None:
-    """They are most of what a kernel reads, and a library does without."""
-    w = torch.randn(64, 12, dtype=B)
+@pytest.mark.parametrize("made", [False, True])
+def test_operands_of_products_have_space_behind_their_rows(made: bool) -> None:
+    """Copies of what comes from outside count; what a kernel makes for the product is laid out so."""
+    x, w = torch.randn(32, 12, dtype=B), torch.randn(56, 12, dtype=B)
+
+    def model(x: Tensor) -> Tensor:
+        return torch.relu((x.flip(0) if made else x) @ w.T)
+
     with torch.no_grad(), watching() as seen:
-        with_pieces(lambda x: torch.relu(x @ w.T))(torch.randn(32, 12, dtype=B))
-    assert not seen[0].taken
+        found = with_pieces(model)(x)
+    assert torch.allclose(found.float(), model(x).float(), atol=2e-1)
+    (piece,) = seen[0].taken
+    assert {one.strides for one in piece.graph.inputs} == {(16, 1)}
+    assert piece.turned_bytes == 2 * (w.nbytes if made else w.nbytes + x.nbytes)
 
 
 @pytest.mark.slow
@@ -84,3 +92,15 @@ def test_a_kernel_with_space_behind_rows_is_built_and_simulated() -> None:
     with torch.no_grad(), watching() as seen:
         with_pieces(scaled_dot_product_attention, **options)(*inputs)
     assert len(seen[0].taken) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.solver
+@pytest.mark.compiler
+def test_a_kernel_of_a_product_with_space_is_built_and_simulated() -> None:
+    x, w, bias = torch.randn(37, 77, dtype=B), torch.randn(131, 77, dtype=B), torch.randn(131, dtype=B)
+    with torch.no_grad(), watching() as seen:
+        found = with_pieces(torch.nn.functional.linear, execute="simulation")(x, w, bias)
+    (piece,) = seen[0].taken
+    assert seen[0].judged[piece.key].build is not None
+    assert torch.allclose(found.float(), torch.nn.functional.linear(x, w, bias).float(), atol=2e-1)

@@ -123,3 +123,13 @@ def test_another_machine_has_rates_in_proportion(h200: Machine) -> None:
     share: Any = h100.sustained_tflops("bf16") / h200.sustained_tflops("bf16")
     graph = product(4096, 4096, 4096)
     assert inductor_us(graph, h100) == pytest.approx(inductor_us(graph, h200) / share)
+
+
+def test_an_operand_that_is_computed_is_written_before_its_product(h200: Machine) -> None:
+    g = GraphBuilder("piece")
+    x, w = g.input("x", (16, 8192), "bf16"), g.input("w", (8192, 8192), "i8")
+    wide = g.cast(g.mul(g.cast(w, "bf16"), g.input("s", (8192, 1), "bf16")), "bf16")
+    g.output(g.cast(g.matmul(x, wide, transpose_b=True), "bf16", name="y"))
+    alone = inductor_us(product(16, 8192, 8192), h200)
+    both = (1 + 2) * 8192 * 8192
+    assert inductor_us(g.build(), h200) >= alone + both / measured()["bytes"].speed((both,))

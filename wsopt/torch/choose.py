@@ -17,9 +17,10 @@ from wsopt.perf.price import lower
 from wsopt.perf.timing import roofline_us
 from wsopt.ranges.build import RangeBuild
 from wsopt.solve.search import Search
+from wsopt.torch.among import ALONE, Among, among_others
 from wsopt.torch.builds import build_all
 from wsopt.torch.options import Options
-from wsopt.torch.outcomes import Outcome, Refusal, Wanted, keep_by_bounds, known, known_by_bounds
+from wsopt.torch.outcomes import Outcome, Refusal, Wanted, keep_by_bounds, known, known_by_bounds, too_slow
 from wsopt.torch.piece import Piece
 from wsopt.torch.rates import copies_us, inductor_us
 
@@ -31,7 +32,8 @@ _FEW = 600
 class Judged:
     """What is known of a piece: its build if it was made, microseconds of its kernel and of Inductor's, and why it is
     not taken; empty if it is. `measured` says that both times are measured ones, `is_open` that its build, or a
-    measurement, has still to decide.
+    measurement, has still to decide. Where it is held against Inductor by prediction, `among` makes of the time that
+    is predicted for its kernel alone the one that it is expected to take.
     """
 
     build: Build | RangeBuild | None = None
@@ -40,6 +42,7 @@ class Judged:
     refusal: str = ""
     measured: bool = False
     is_open: bool = False
+    among: Among = ALONE
 
 
 def estimate(pieces: Sequence[Piece], options: Options) -> list[Judged]:
@@ -79,10 +82,13 @@ def _at_best(piece: Piece, machine: str) -> Judged:
     """A piece as far as it is known without its schedule."""
     theirs = inductor_us(piece.typical, load_machine(machine), piece.kernel, piece.attention)
     theirs += copies_us(piece.copied_bytes, load_machine(machine))
-    turning = _turning_us(piece, machine)
-    least = _least_us(piece.kernel, machine, theirs - turning) + turning
+    turning, among = _turning_us(piece, machine), among_others(piece.kernel, theirs, load_machine(machine))
+    alone = _least_us(piece.kernel, machine, among.predicted_us(theirs - turning))
+    least = among.expected_us(alone) + turning
     told = f"no kernel is faster than {least:.1f} us, and at Inductor's best rates it takes {theirs:.1f} us"
-    return Judged(None, least, theirs, told) if least >= theirs else Judged(None, None, theirs)
+    return Judged(
+        None, least if least >= theirs else None, theirs, told if least >= theirs else "", among=among
+    )
 
 
 def _turning_us(piece: Piece, machine: str) -> float:
@@ -109,12 +115,14 @@ def _least_us(graph: Graph, name: str, theirs: float) -> float:
 
 
 def _wanted(piece: Piece, judged: Judged) -> Wanted:
-    return Wanted(piece.built) if judged.theirs_us is None else Wanted(piece.built, judged.theirs_us)
+    if judged.theirs_us is None:
+        return Wanted(piece.built)
+    return Wanted(piece.built, judged.among.predicted_us(judged.theirs_us))
 
 
 def _built(piece: Piece, judged: Judged, build: Outcome, options: Options) -> Judged:
     if isinstance(build, Refusal):
-        return Judged(None, build.bound_us, None if build.bound_us is None else judged.theirs_us, build.text)
+        return _refused(judged, build)
     ours = _typical_us(piece, build) if isinstance(build, RangeBuild) else build.summary["predicted_us"]
     turning = _turning_us(piece, options.machine)
     if options.take == "all":
@@ -127,9 +135,17 @@ def _built(piece: Piece, judged: Judged, build: Outcome, options: Options) -> Ju
         told = "" if ours < theirs else f"measured {ours:.1f} us, and {theirs:.1f} us by Inductor"
         return Judged(build, ours, theirs, told, True)
     assert judged.theirs_us is not None, "what is chosen by prediction has the time at Inductor's rates"
-    ours += turning
+    ours = judged.among.expected_us(ours) + turning
     told = f"predicted {ours:.1f} us, and at Inductor's best rates it takes {judged.theirs_us:.1f} us"
     return Judged(build, ours, judged.theirs_us, "" if ours < judged.theirs_us else told)
+
+
+def _refused(judged: Judged, refusal: Refusal) -> Judged:
+    """A piece of which there is no kernel, or none that is fast enough."""
+    if refusal.bound_us is None or judged.theirs_us is None:
+        return Judged(None, None, None, refusal.text)
+    least = judged.among.expected_us(refusal.bound_us)
+    return Judged(None, least, judged.theirs_us, too_slow(least, judged.theirs_us).text)
 
 
 def _typical_us(piece: Piece, build: RangeBuild) -> float:

@@ -17,10 +17,12 @@ from wsopt.errors import InternalError, RequirementError
 from wsopt.machine.load import load_machine
 from wsopt.torch.by_strides import tell_by_shape
 from wsopt.torch.choose import Judged
+from wsopt.torch.chosen_rows import put_rows_together, take_rows_apart
 from wsopt.torch.cutting import Oracle, Way, best_cut, ways
 from wsopt.torch.execute import by_kernel, referred
 from wsopt.torch.later import Later, Work, copied
 from wsopt.torch.nested import graphs_of, nested_graphs
+from wsopt.torch.operands import copy_operands, leave_copies
 from wsopt.torch.operators import operator
 from wsopt.torch.options import Options, read_options
 from wsopt.torch.outside import Limits, Within, has_changing
@@ -185,6 +187,8 @@ def _take(
     device = "cuda" if options.execute == "kernel" else None
     tell_by_shape(module.graph)
     take_apart(module.graph)
+    take_rows_apart(module.graph)
+    copy_operands(module.graph)
     later, settled = _settled(module, fixed, oracle, device, options, packs)
     for work in later:
         pend(work)
@@ -194,6 +198,8 @@ def _take(
     judged = settled.judged
     splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
     put_together(module.graph)
+    put_rows_together(module.graph)
+    leave_copies(module.graph)
     module.recompile()
     for seen in _WATCHES:
         seen.append(settled)
@@ -224,7 +230,7 @@ def _settled(
     while True:
         trial, joined = (module, {}) if apart is None else _joined(module, fixed, apart, kept_apart)
         here = ways(trial, fixed, oracle, device, packs=packs) if joined else plain
-        settled = settle(here, options)
+        settled = settle(here, options, tells=bool(_WATCHES))
         if settled.pending:
             unchanged = ways(copied(trial), fixed, oracle, device, packs=packs)
             later.append(partial(settle, unchanged, replace(options, wait=True)))

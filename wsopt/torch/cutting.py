@@ -29,6 +29,7 @@ from wsopt.torch.operations import TABLE
 from wsopt.torch.padded import with_space
 from wsopt.torch.piece import Piece
 from wsopt.torch.pieces import piece_of
+from wsopt.torch.scaled import with_scales
 from wsopt.torch.singles import without_singles
 from wsopt.torch.traffic import fx_bytes, now
 from wsopt.torch.values import Shape, Untaken
@@ -159,14 +160,15 @@ class Way:
         return self._pieces[groups]
 
     def _with_kernel(self, groups: frozenset[str]) -> Piece:
-        """The first way to say groups of which there is a kernel, if need be with space behind rows of inputs; the
-        last where there is none.
+        """The first way to say groups of which there is a kernel, if need be with weights that are dequantized, or
+        with space behind rows of inputs; the last where there is none.
         """
         for one in self._said(groups):
             if not self.oracle.refusal(one):
                 return one
-        spaced = with_space(self._first(groups))
-        return one if spaced is None or self.oracle.refusal(spaced) else spaced
+        first = self._first(groups)
+        other = (found for found in (with_scales(first), with_space(first)) if found is not None)
+        return next((found for found in other if not self.oracle.refusal(found)), one)
 
     def _said(self, groups: frozenset[str]) -> Iterator[Piece]:
         """The pieces that compute the same groups, the one that copies nothing first, each made when it is
@@ -176,7 +178,7 @@ class Way:
         yield first
         made = self._making(groups)
         others = [made] if any(first.orders) else []
-        if self._reads_before_copies(first) or _turns_values(first):
+        if self._reads_before_copies(first) or _turns_values(first) or self._reads_copies(groups):
             others += [partial(made, laid=True, copies=True), partial(made, copies=True)]
         for make in others:
             with suppress(Untaken):  # of an extent that changes, seen so
@@ -197,6 +199,11 @@ class Way:
         copied = {owners[tensor].name for tensor in self.lowered.copied if tensor in owners}
         read = zip(piece.inputs, piece.graph.inputs, strict=True)
         return any(one.strides is not None and bound.source.name in copied for bound, one in read)
+
+    def _reads_copies(self, groups: frozenset[str]) -> bool:
+        """Whether groups read what FX copies to lie densely, however it lay before."""
+        nodes, copied = self.lowered.writer.nodes, self.lowered.copied
+        return any(not copied.isdisjoint(nodes[name].tensors) for name in self.wiring.nodes_of(groups))
 
     def untaken(self, groups: frozenset[str]) -> str:
         """Why groups are no piece, by their own names."""
@@ -268,7 +275,7 @@ def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
         outputs = tuple(zip(way.forms.of(groups).outputs, sizes, strict=True))
         return Answer(partial(refusal, groups), outline.bytes_in, outputs)
 
-    greedy = Greedy(_flow(way.lowered), accept, way.wiring.groups)
+    greedy = Greedy(flow_of_graph(way.lowered), accept, way.wiring.groups)
     pieces = tuple(way.piece(groups) for groups in greedy.pieces())
     moved = fx_bytes(way.lowered.graph)
     moves = bytes_with_pieces(way.lowered.graph, pieces, moved)
@@ -336,7 +343,7 @@ def bytes_with_pieces(graph: fx.Graph, pieces: Sequence[Piece], moved: Mapping[s
     return total
 
 
-def _flow(lowered: Lowered) -> Flow:
+def flow_of_graph(lowered: Lowered) -> Flow:
     """The flow of the FX graph's nodes, views left out."""
     order, reads = list[str](), dict[str, set[str]]()
     below: dict[str, set[str]] = {}

@@ -16,6 +16,8 @@ from wsopt.torch.flow import Flow
 
 PATIENCE = 12
 """Groups by which a part that is refused may grow before it is given up."""
+FURTHER = 4
+"""Steps back that are tried from a part that is refused with one."""
 RESTARTS = 4
 """Ways on that are tried from a part that a kernel takes."""
 
@@ -288,9 +290,26 @@ class Greedy:
                     continue
                 viewed = self._with_views(grown)
                 grown = viewed if self._takes(viewed) else grown
+                grown = grown if self._takes(grown) else self._further_back(grown, nodes)
                 if self._takes(grown) and self._reads_better(grown, nodes):
                     nodes, again = grown, True
                     break
+        return nodes
+
+    def _further_back(self, nodes: int, than: int) -> int:
+        """Nodes of which no kernel is made, with more groups that feed them alone until one is that reads less than a
+        smaller part; themselves if there is none. A weight may be in a type of 8 bits before several steps.
+        """
+        found = nodes
+        for _ in range(FURTHER):
+            fed = (one for one in self.flow.sources(found) if not self._work >> one & 1)
+            added = [one for one in fed if self._open(one, self.taken) and self._feeds_only(one, found)]
+            grown = self.flow.closed(found | union(1 << one for one in added), self.taken)
+            if grown is None or not added:
+                break
+            found = grown
+            if not self._answer(found).is_none and self._reads_less(found, than) and self._takes(found):
+                return found
         return nodes
 
     def _reads_better(self, nodes: int, than: int) -> bool:

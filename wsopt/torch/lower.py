@@ -29,6 +29,8 @@ from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
 
 Result = Value | tuple[Value, ...]
+MADE = "wsopt_made"
+"""The entry in the `meta` of an FX node that was put into a graph here: nobody asks why it stays."""
 
 
 @dataclass(slots=True)
@@ -101,7 +103,8 @@ def lower(
                 _check_device(node, device)
                 _say(found, node, table.get(node.target))
             except Untaken as reason:
-                found.refused[node.name] = str(reason)
+                if MADE not in node.meta:
+                    found.refused[node.name] = str(reason)
     found._computed = found.computed
     return found
 

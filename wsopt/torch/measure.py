@@ -79,6 +79,9 @@ def _seen(tensor: torch.Tensor, bound: Bound) -> torch.Tensor:
         atoms = [atom for dim in bound.dims for atom in dim]
         tensor = tensor.reshape([atom.extent for atom in atoms])
         tensor = tensor[tuple(slice(0, 1) if atom.repeated else slice(None) for atom in atoms)]
+    if bound.spread is not None:
+        seen, repeated = bound.spread
+        tensor = tensor.to(bound.dtype).reshape(seen).expand(repeated)
     tensor = tensor.reshape(bound.unordered)
     return tensor if bound.order is None else tensor.permute(bound.order)
 

@@ -1,8 +1,8 @@
-"""Masks, biases and residuals whose rows lie no multiple of 16 bytes apart, handed over with space behind the rows.
+"""Inputs whose rows lie no multiple of 16 bytes apart, handed over with space behind the rows.
 
 TMA copies no such rows, so that an attention over 49, 196 or 197 tokens, as of windows or of patches of an image,
-would go the usual way with its mask. A copy of the mask with space behind each row is little beside it. Operands of
-products are left: they are most of what a kernel reads.
+would go the usual way with its mask, and so would a product of 77 features. The copies count against the piece, but
+for operands of products that a kernel of Inductor's makes: it lays them out with the space at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from wsopt.frontend.kinds import VIEWS, is_matmul
 from wsopt.graph.types import Graph, Input, row_major_strides
+from wsopt.torch.lying import is_made_here
 from wsopt.torch.piece import Piece
 
 _ALIGNMENT = 128
@@ -19,16 +20,18 @@ _ALIGNMENT = 128
 
 
 def with_space(piece: Piece) -> Piece | None:
-    """The piece with space behind rows of inputs that no product multiplies; None where there is none to be made."""
+    """The piece with space behind rows of its inputs; None where there is none to be made."""
     if piece.changing is not None:
         return None
-    multiplied = _multiplied(piece.graph)
-    inputs = tuple(one if one.name in multiplied else _spaced(one) for one in piece.graph.inputs)
-    moved = sum(
-        new.type.nbytes for old, new in zip(piece.graph.inputs, inputs, strict=True) if new is not old
-    )
-    if not moved:
+    inputs = tuple(map(_spaced, piece.graph.inputs))
+    if inputs == piece.graph.inputs:
         return None
+    multiplied = _multiplied(piece.graph)
+    moved = sum(
+        new.type.nbytes
+        for old, new, bound in zip(piece.graph.inputs, inputs, piece.inputs, strict=True)
+        if new is not old and not (new.name in multiplied and is_made_here(bound.source))
+    )
     graph = replace(piece.graph, inputs=inputs)
     return replace(piece, graph=graph, turned_bytes=piece.turned_bytes + 2 * int(moved))
 

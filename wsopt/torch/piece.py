@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from torch import fx
 
 from wsopt.frontend.kinds import is_matmul, reduces_rows
@@ -17,18 +18,24 @@ from wsopt.torch.rates import Attention
 from wsopt.torch.reads import bytes_read
 from wsopt.torch.values import Dim, Shape
 
+_GROWS = 1.25
+"""How many times the bytes a kernel may read of packed constants: types of vectors widen, and rows get space."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
     """An input of a piece: the FX node that it is, and the shape in which the kernel sees it. Where FX repeats some
     elements that the kernel reads once, `dims` says which. Where the kernel sees dimensions in another order, as the
-    tensor lies in memory, `order` has it.
+    tensor lies in memory, `order` has it. Where it sees elements repeated that FX has once, `spread` has a shape
+    with dimensions of one element, and the one in which they are repeated; it is of the type `dtype` then.
     """
 
     source: fx.Node
     shape: Shape
     dims: tuple[Dim, ...] | None = None
     order: tuple[int, ...] | None = None
+    spread: tuple[Shape, Shape] | None = None
+    dtype: torch.dtype | None = None
 
     @property
     def unordered(self) -> Shape:
@@ -64,8 +71,11 @@ class Piece:
 
     @cached_property
     def folded(self) -> Folded | None:
-        """The piece's graph in two, if it packs and there is something to be packed."""
-        return folded(self.graph, self.fixed) if self.packs and self.changing is None else None
+        """The piece's graph in two, if it packs and there is something to be packed that is read as quickly then: a
+        weight of 8 bits is not kept in 16.
+        """
+        found = folded(self.graph, self.fixed) if self.packs and self.changing is None else None
+        return None if found is None or _read(found.main) > _GROWS * _read(self.graph) else found
 
     @property
     def kernel(self) -> Graph:
@@ -103,7 +113,8 @@ class Piece:
     @cached_property
     def is_statistic(self) -> bool:
         """Whether it has no products, reduces rows, and hands on nothing as large as what it reads."""
-        most = max(one.type.size for one in self.graph.inputs)
+        read = ((bytes_read(self.graph, one.name), one.type.dtype.bits) for one in self.graph.inputs)
+        most = max(nbytes * 8 // bits for nbytes, bits in read)
         without = not any(map(is_matmul, self.graph.nodes))
         return without and all(self.graph.type_of(name).size < most for name in self.graph.outputs)
 
@@ -122,3 +133,8 @@ class Piece:
             f"{node.op} {node.type}" for node in self.graph.nodes if is_matmul(node) or reduces_rows(node)
         ]
         return "; ".join(found)
+
+
+def _read(graph: Graph) -> int:
+    """Bytes that a kernel reads of all inputs."""
+    return sum(bytes_read(graph, one.name) for one in graph.inputs)

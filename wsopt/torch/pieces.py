@@ -17,6 +17,7 @@ from wsopt.torch.lower import Lowered
 from wsopt.torch.lying import memory_order
 from wsopt.torch.piece import Bound, Piece
 from wsopt.torch.rates import Attention
+from wsopt.torch.reads import read_by
 from wsopt.torch.renamed import renamed
 from wsopt.torch.rounding import without_roundings
 from wsopt.torch.symbols import Symbols
@@ -51,7 +52,8 @@ def piece_of(
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
     dense = frozenset(lowered.copied) if copies else frozenset[str]()
-    piece = renamed(wiring, without_roundings(nodes, names), outputs, covered, dense, turns=not copies)
+    kept = without_roundings(read_by(nodes, names), names)
+    piece = renamed(wiring, kept, outputs, covered, dense, turns=not copies)
     calls = () if copies else (wiring.calls[name] for name in covered)
     copied = copied_bytes(lowered, calls)
     piece = replace(piece, packs=packs, attention=_attention(wiring, nodes), copied_bytes=copied)

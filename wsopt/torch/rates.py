@@ -192,7 +192,9 @@ def _joined_columns(graph: Graph, product: Node) -> tuple[int, ...]:
 
 
 def _around_us(graph: Graph, machine: Machine) -> float:
-    """Time of the kernel that does what is done to products: it reads them and all else, and writes the outputs."""
+    """Time of the kernels that do what is done to products and to operands: they read products and all else, and
+    write the outputs, and operands that are computed.
+    """
     bare = all(is_matmul(node) or node.op == "cast" or node.op in VIEWS for node in graph.nodes)
     if bare:
         return 0.0
@@ -201,20 +203,26 @@ def _around_us(graph: Graph, machine: Machine) -> float:
     operands = set(_operands(graph))
     read = sum(bytes_read(graph, one.name) for one in graph.inputs if one.name not in operands)
     written = sum(graph.type_of(name).nbytes for name in graph.outputs)
+    made = {name: graph.producer(name) for name in _multiplied(graph)}
+    computed = [name for name, node in made.items() if node is not None and not is_matmul(node)]
+    written += sum(graph.type_of(name).size * half for name in computed)
     return _bytes_us(products + read + written, machine)
 
 
 def _operands(graph: Graph) -> Iterator[str]:
     """The inputs that products read, as they are or through views and casts."""
+    return (name for name in _multiplied(graph) if graph.input(name) is not None)
+
+
+def _multiplied(graph: Graph) -> Iterator[str]:
+    """What products read, as it is or through views and casts: inputs, and results of arithmetic."""
     for node in filter(is_matmul, graph.nodes):
         for name in node.tensors:
-            found: str | None = name
-            while found is not None and graph.input(found) is None:
-                source = graph.producer(found)
-                quiet = source is not None and (source.op in VIEWS or source.op == "cast")
-                found = source.tensors[0] if source is not None and quiet else None
-            if found is not None:
-                yield found
+            source = graph.producer(name)
+            while source is not None and (source.op in VIEWS or source.op == "cast"):
+                name = source.tensors[0]
+                source = graph.producer(name)
+            yield name
 
 
 def _bytes_us(nbytes: float, machine: Machine) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -37,7 +37,8 @@ class Line:
 class Report:
     """The lines of pieces that were taken and of those that were not, why other operations stay in FX with how often,
     the operations of products and attention in pieces that were taken and in all, and the bytes that FX's operations
-    would move one by one: those that are in pieces, and all.
+    would move one by one: those that are in pieces, and all; what Dynamo did not trace and so left to Python, and how
+    often.
     """
 
     taken: tuple[Line, ...]
@@ -48,6 +49,7 @@ class Report:
     bytes_taken: int
     bytes: int
     graphs: int
+    breaks: tuple[tuple[str, int], ...] = ()
 
     @property
     def share_of_bytes(self) -> float:
@@ -75,6 +77,8 @@ class Report:
             parts += (
                 [f"  and {sum(count for _, count in rest)} for {len(rest)} other reasons"] if rest else []
             )
+        if self.breaks:
+            parts += ["not traced by Dynamo:", *(f"  {count} x {why}" for why, count in self.breaks[:MOST])]
         return "\n".join(parts)
 
 
@@ -99,9 +103,24 @@ def explain(
 
     # A backend of its own, so that nothing is found compiled; and however often that is done, nothing is given up.
     limits = {"recompile_limit": _MANY, "accumulated_recompile_limit": _MANY}
+    before = _breaks()
     with watching() as seen, torch.no_grad(), torch._dynamo.config.patch(limits):
         torch.compile(model, backend=anew)(*inputs, **named)
-    return report_of(seen)
+    breaks = (_breaks() - before).most_common()
+    return replace(report_of(seen), breaks=tuple((_in_short(why), count) for why, count in breaks))
+
+
+def _breaks() -> Counter[str]:
+    """How often Dynamo has ended a graph, or traced none, until now, by its reasons."""
+    counters = torch._dynamo.utils.counters
+    return Counter(counters["graph_break"]) | Counter(counters["unimplemented"])
+
+
+def _in_short(why: str) -> str:
+    """What Dynamo says of a break, without its hints."""
+    lines = [line.strip() for line in why.splitlines()]
+    explained = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
+    return ": ".join([*lines[:1], *explained[:1]])
 
 
 def report_of(graphs: Sequence[Settled]) -> Report:
@@ -112,6 +131,7 @@ def report_of(graphs: Sequence[Settled]) -> Report:
     for one in graphs:
         for name, why in one.cut.reasons.items():
             left[f"{_operation(one, name)}: {why}"] += 1
+        left.update(one.beside.values())
         left.update(one.lowered.refused.values())
     return Report(
         _lines(taken),

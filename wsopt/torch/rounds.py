@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from wsopt.torch.beside import left_beside
 from wsopt.torch.choose import Judged, estimate, judge, unbuilt
 from wsopt.torch.cutting import Cut, Way, best_cut
 from wsopt.torch.lower import Lowered
@@ -41,10 +42,11 @@ class Settled:
     taken: tuple[Piece, ...]
     refused: tuple[Piece, ...]
     pending: bool = False
+    beside: Mapping[str, str] = field(default_factory=dict)
 
 
-def settle(ways: Sequence[Way], options: Options) -> Settled:
-    """The last cut of an FX graph, and its pieces."""
+def settle(ways: Sequence[Way], options: Options, *, tells: bool = False) -> Settled:
+    """The last cut of an FX graph, and its pieces; if it `tells`, with why operations are beside them."""
     rounds = _Rounds(options)
     for number in range(1, _CUTS + 1):
         with _told(f"cut {number}"):
@@ -52,7 +54,9 @@ def settle(ways: Sequence[Way], options: Options) -> Settled:
         if rounds.holds(found.pieces) or rounds.pending:
             break
     taken = tuple(piece for piece in found.pieces if not rounds.judged[piece.key].refusal)
-    return Settled(lowered, found, rounds.judged, taken, tuple(rounds.refused), rounds.pending)
+    (way,) = (one for one in ways if one.lowered is lowered)
+    beside = left_beside(way, found) if tells else {}
+    return Settled(lowered, found, rounds.judged, taken, tuple(rounds.refused), rounds.pending, beside)
 
 
 @dataclass(slots=True)

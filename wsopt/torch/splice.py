@@ -138,6 +138,13 @@ def _given(made: Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.
     lies = strides_as(made.symbols, bound.source, bound.unordered)
     if bound.dims is not None:
         return _without_repeats(made, bound)
+    if bound.spread is not None:
+        seen, repeated = bound.spread
+        if node.meta["val"].dtype is not bound.dtype:
+            node = made.call(torch.ops.prims.convert_element_type.default, node, bound.dtype)
+        node = made.shaped(node, seen)
+        node = node if seen == repeated else made.call(aten.expand.default, node, list(repeated))
+        return made.shaped(node, bound.shape)
     if bound.order is not None:
         return made.call(aten.permute.default, made.shaped(node, bound.unordered), list(bound.order))
     if node.meta["val"].dtype is torch.int64:  # indices of rows, which a kernel reads as i32
