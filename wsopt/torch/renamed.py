@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import torch
+
 from wsopt.graph.types import DType, Graph, Input, Node, TensorType
 from wsopt.torch.lying import input_of, is_made_here, lies_in_parts, repeating
 from wsopt.torch.piece import Bound, Piece
@@ -38,7 +40,9 @@ def renamed(
         # reads what the graph computes comes after one that has waited for all before the graph.
         inputs = [Input(one.name, one.type, False, one.strides) for one in inputs]
     names = tuple(_stored(made.kept, made.short[node.name], node.type) for node in outputs)
-    graph = Graph("piece", "", tuple(inputs), tuple(made.kept), names)
+    # Dynamo compiles anew where this is switched, so that a piece is of one kind for good.
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    graph = Graph("piece", "", tuple(inputs), tuple(made.kept), names, deterministic)
     graph, bound = _read_once(graph, made.bound)
     owners = tuple(wiring.lowered.owners[node.name] for node in outputs)
     return Piece(graph, tuple(bound), owners, covered, (None,) * len(owners), fixed)
