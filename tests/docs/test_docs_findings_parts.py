@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +34,18 @@ def test_bytes_that_several_blocks_wait_for() -> None:
     assert f"{one} us in groups of one tile row and {all_rows} in groups of 16" in PAGE
     eight, sixteen = (settled("16_4096_4096", f"64_{n}_128_c1_coop_swap_s1_pl", 4) for n in (8, 16))
     assert f"in tiles of 8, {eight} us where one tile of all 16 takes {sixteen}" in PAGE
+
+
+def test_all_products_of_few_tiles() -> None:
+    path = ROOT / "docs" / "few_tiles" / "h200_atomics.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    ratios = [row["ratio"] for row in rows]
+    mean, errors = geometric_mean(ratios), [abs(row["predicted_us"] / row["us"] - 1) for row in rows]
+    assert f"All {len(rows)} products" in PAGE
+    assert f"{mean:.3f} of cuBLAS on the geometric mean, from {min(ratios)} to {max(ratios)}" in PAGE
+    assert sum(ratio < 0.93 for ratio in ratios) == 8
+    assert f"predicted within {sum(errors) / len(errors):.1%} on the mean".replace("%", " %") in PAGE
+    assert max(row["error"] for row in rows) < 2**-7
 
 
 def test_parts_that_l2_adds_up() -> None:

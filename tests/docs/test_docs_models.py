@@ -7,6 +7,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from wsopt.machine.load import load_machine
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -128,6 +130,25 @@ def test_keys_that_are_read_in_place() -> None:
     assert f"{mistral['all']} for 1 x 512 ({mistral['inductor']})" in told
     predicted = [one["predicted"] for one in (short, long, mistral)]
     assert f"to be faster {predicted[0]}, {predicted[1]} and {predicted[2]}." in told
+
+
+def test_kernels_among_others() -> None:
+    graphs = [medians(row, "graph_us") for row in read("models/h200_among.json")["rows"]]
+    told = page("torch.md")
+    for mark, name in (("of another run): ", "predicted"), ("all pieces ", "all"), ("Inductor ", "inductor")):
+        first, second, third = (f"{one[name]:,.1f}" for one in graphs)
+        assert f"{mark}{first}, {second} and {third}" in told, name
+
+
+def test_joined_products_of_frozen_weights() -> None:
+    found = read("models/h200_frozen.json")["median_us"]
+    told = page("torch.md")
+    assert (
+        f"1 x 16 takes {found['frozen']} us beside {found['all']} without and {found['inductor']} by" in told
+    )
+    weights = 4 * 2 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 4096 * 14336)
+    bound = weights / load_machine("h200").dram_sustained_bandwidth * 1e6
+    assert f": {found['frozen'] / bound:.2f} times the time of its weights' bytes" in told
 
 
 def test_a_gate_with_packed_weights() -> None:
