@@ -56,11 +56,24 @@ def of_shares(g: GraphBuilder, logarithms: Symbol, hit: Symbol) -> Symbol:
     return g.neg(g.reduce_sum(g.softmax(z * 3.0) * g.where(hit, 0.0, logarithms), axis=1))
 
 
+def of_classes(g: GraphBuilder, logarithms: Symbol, _hit: Symbol) -> Symbol:
+    """Smoothed labels whose classes have weights: what is summed up of them is the same in every row."""
+    return g.reduce_sum(logarithms * g.input("weights", (1, LENGTH), "bf16"), axis=1)
+
+
+def without_padding(g: GraphBuilder, logarithms: Symbol, _hit: Symbol) -> Symbol:
+    """Of the words alone that there are, in rows with room behind them."""
+    words = g.less(g.iota(shape=(1, LENGTH), axis=1), LENGTH - 777)
+    return g.reduce_sum(g.where(words, logarithms, 0.0), axis=1)
+
+
 LOSSES: dict[str, Loss] = {
     "smoothed": smoothed,
     "weighted": weighted,
     "to another": to_another,
     "of shares": of_shares,
+    "of classes": of_classes,
+    "without padding": without_padding,
 }
 
 
@@ -94,6 +107,36 @@ def test_logarithms_of_shares_are_summed_in_one_pass() -> None:
     graph = graph_of(of_logarithms(smoothed))
     assert graph_axes(graph).kind is Kind.LONG_ROWS
     assert find_region(graph).passes == 1
+
+
+def test_what_a_maximum_and_weights_of_columns_share_is_not_nan_by_infinite_weights() -> None:
+    """Of the elements beside the shares nothing is left, which is not multiplied by the weights."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (ROWS, LENGTH), "bf16"), g.input("w", (1, LENGTH), "bf16")
+        return g.reduce_sum(g.reduce_max(x, axis=1, keepdims=True) * w, axis=1, name="y")
+
+    made = emitted(body, 2, 4096, 2)
+    inputs = random_inputs(made.graph, 0)
+    inputs["w"][0, 7] = np.inf
+    assert case(made.graph, inputs=inputs).fault(made.source, 1) is None
+
+
+@pytest.mark.parametrize("scale", [1e-25, np.inf])
+def test_factors_that_are_known_before_a_row_stay_with_its_elements(scale: float) -> None:
+    """Squares of large elements are finite only behind their scale, and what is infinite times one of either sign has
+    no sum.
+    """
+
+    def body(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (ROWS, LENGTH), "f32") * g.input("scale", (ROWS, 1), "f32")
+        return g.reduce_sum(g.mul(x, x) if np.isfinite(scale) else x, axis=1, name="y")
+
+    made = emitted(body, 2, 4096, 2)
+    inputs = random_inputs(made.graph, 0)
+    inputs["x"] *= 1e25 if np.isfinite(scale) else 1.0
+    inputs["scale"][...] = scale
+    assert case(made.graph, inputs=inputs).fault(made.source, 1) is None
 
 
 def test_differences_to_a_mean_stay_as_they_are() -> None:

@@ -52,6 +52,19 @@ def long_groups(g: GraphBuilder) -> Symbol:
     return g.cast(g.reshape(rows * factor, (3, 4, 3, 64, 256)) * weight, "bf16", name="y")
 
 
+def of_all_channels(g: GraphBuilder) -> Symbol:
+    """One group: the weights of channels are the same in every row."""
+    return group_norm(g, (3, 4, 8, 16), 1)
+
+
+def long_of_all_channels(g: GraphBuilder) -> Symbol:
+    """The same in rows that no SM holds, of an odd length."""
+    x, weight = g.input("x", (3, 4, 100, 101), "bf16"), g.input("weight", (4, 1, 1), "f32", constant=True)
+    rows = g.reshape(x, (3, 4 * 100 * 101))
+    factor = g.rsqrt(g.reduce_mean(rows * rows, axis=1, keepdims=True) + 1e-5)
+    return g.cast(g.reshape(rows * factor, (3, 4, 100, 101)) * weight, "bf16", name="y")
+
+
 def _resident(body: Body) -> Structure:
     """The first structure with several blocks an SM."""
     return next(one for one in structures(find_region(graph_of(body)), h200()) if one.resident)
@@ -64,6 +77,9 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "a scale of each image, several blocks an SM": (modulated, _resident(modulated)),
     "stored by threads": (modulated, replace(structure(2, 512), stored_by_threads=True)),
     "two passes": (long_groups, structure(1, 4096, 2)),
+    "one group": (of_all_channels, structure(4, 512, 2)),
+    "one group, several blocks an SM": (of_all_channels, _resident(of_all_channels)),
+    "one group, two passes": (long_of_all_channels, structure(2, 4096, 2)),
 }
 
 

@@ -7,7 +7,18 @@ import itertools
 
 import numpy as np
 import pytest
-from emit_builds import SEEDS, Body, Emitted, build, case, check_computes, check_shows, graph_of, structure
+from emit_builds import (
+    SEEDS,
+    Body,
+    Emitted,
+    build,
+    case,
+    check_computes,
+    check_shows,
+    graph_of,
+    h200,
+    structure,
+)
 from emit_checks import check_machine_code
 from row_builds import structure as rows_structure
 
@@ -16,6 +27,7 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.lowering.reduced import reduced
+from wsopt.lowering.structures import structures
 from wsopt.program.types import Structure
 from wsopt.simulation import simulate
 
@@ -223,3 +235,16 @@ def test_one_element_of_two_axes_is_read_where_it_lies() -> None:
         3 * 64,
         6 * 64,
     }
+
+
+def test_rows_whose_slices_lie_both_ways_are_read_by_threads() -> None:
+    """A tile with all columns begins at none: places in the layout of what lies turned are counted from zero."""
+
+    def both(g: GraphBuilder) -> Symbol:
+        x, z = g.input("x", (64, 33), "bf16"), g.input("z", (33, 64, 2), "bf16")
+        seen = g.reshape(g.slice(z, axis=2, start=1, stop=2), (33, 64))
+        return g.reduce_sum(x * g.transpose(seen, perm=(1, 0)), axis=1, name="y")
+
+    made = build(graph_of(both), next(iter(structures(find_region(graph_of(both)), h200()))))
+    assert "turned_columns = gl.arange(" in made.source
+    assert case(made.graph).fault(made.source, SEEDS) is None

@@ -71,6 +71,9 @@ OTHERS: dict[str, Build] = {
     "of a softmax": lambda g, x: g.reduce_sum(g.softmax(x, axis=2), axis=1),
     "of short pieces": lambda g, x: g.reduce_sum(g.input("z", (40, 4, 32), "f32"), axis=1),
     "of many places": lambda g, x: g.reduce_sum(g.input("z", (40, 16, 96), "f32"), axis=1),
+    "of places that are known": lambda g, x: g.reduce_sum(
+        g.where(g.greater(g.iota(shape=(4, 1), axis=0), 1), x, 0.0), axis=1
+    ),
     "of a product": lambda g, x: g.reduce_sum(g.matmul(x, g.input("w", (96, 64), "bf16")), axis=1),
 }
 
@@ -79,6 +82,11 @@ OTHERS: dict[str, Build] = {
 def test_others_stay(name: str) -> None:
     graph = graph_of(OTHERS[name])
     assert with_short_axes(graph) is graph
+
+
+def test_a_choice_by_the_place_has_a_kernel() -> None:
+    """In a slice its condition would be one truth, which no kernel has."""
+    assert find_region(graph_of(OTHERS["of places that are known"])).outputs
 
 
 def test_places_that_a_reshape_has_parted_are_reduced() -> None:

@@ -54,6 +54,18 @@ def test_rows_that_no_piece_reads_are_chosen_as_they_were() -> None:
     assert torch.equal(module(*inputs), model(*inputs))
 
 
+@pytest.mark.parametrize("shape", [(0, 4, 8), (0, 8), (5, 0, 3)])
+def test_tables_without_elements_are_left(shape: tuple[int, ...]) -> None:
+    """Of no rows none is the last, and none is as long as another."""
+
+    def model(table: Tensor, indices: Tensor) -> Tensor:
+        return table[indices] + 1
+
+    inputs = torch.empty(shape), torch.empty(0, dtype=torch.int64)
+    with torch.no_grad():
+        assert with_pieces(model)(*inputs).shape == model(*inputs).shape
+
+
 def test_places_along_several_dimensions_are_left() -> None:
     def model(x: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return x[i, j] + x[:, j].sum()

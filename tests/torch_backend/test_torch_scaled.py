@@ -34,6 +34,11 @@ def squares(weight: Tensor, scales: Tensor, size: int) -> Tensor:
     return apart.view(weight.shape).to(B)
 
 
+def columns(weight: Tensor, scales: Tensor, size: int) -> Tensor:
+    """A scale for each block of columns, the same in all rows: FX has one for many that a kernel reads."""
+    return blocks(weight, scales.expand(weight.shape[0], -1), size)
+
+
 def rows(weight: Tensor, scales: Tensor, _size: int) -> Tensor:
     return weight.to(B) * scales.to(B)
 
@@ -57,6 +62,7 @@ class Quantized(nn.Module):
         (blocks, (256, 16), "dequantize matmul"),
         (blocks, (256, 4), "dequantize matmul"),
         (squares, (2, 4), "dequantize matmul"),
+        (columns, (1, 16), "dequantize matmul"),
         (rows, (256, 1), "mul matmul"),
     ],
 )

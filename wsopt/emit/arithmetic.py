@@ -300,6 +300,8 @@ class Arithmetic:
         if item.over_rows:
             yield f"{name} = gl.maximum({name}, {value})" if item.kind == "max" else f"{name} += {value}"
             return
+        if reduced.spans == {Role.COLUMN}:  # weights of columns: each row has its own sum of them
+            value = f"gl.zeros([CONSUMER_ROWS, TILE_COLUMNS], gl.float32, {self.layout}) + gl.expand_dims({value}, 0)"
         whole = f"gl.{item.kind}({value}, axis=1)"
         if self.threads:
             whole = f"gl.{item.kind}(gl.{item.kind}(by_threads({value}), axis=3), axis=1)"

@@ -39,8 +39,9 @@ def constants(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
 def numbers(plan: KernelPlan) -> Iterator[str]:
     """The lines with the numbers of a tile's rows and columns in that layout."""
     if layout_of(plan) is not None:
+        begin = "column + " if plan.columns else ""
         yield f"{OWN}rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, {LAYOUT}))"
-        yield f"{OWN}columns = column + gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {LAYOUT}))"
+        yield f"{OWN}columns = {begin}gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {LAYOUT}))"
 
 
 def read(plan: KernelPlan, loaded: str) -> str:

@@ -40,7 +40,13 @@ def load(plan: KernelPlan, name: str) -> str:
     ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
     along = before_end(plan, "columns") if ragged and Role.COLUMN in spans else ""
     inside = "rows < row_extent" if Role.ROW in spans else along
-    return load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
+    return load_text(plan.vectors[name], plan.place("rows", _shared(plan.vectors[name], "columns")), inside)
+
+
+def _shared(vector: ByAddress[Source], columns: str) -> str:
+    """The places along the columns of elements that neighbours may share, such as a channel's weight."""
+    each = vector.of.view.column_each
+    return columns if each == 1 else f"({columns} // {each})"
 
 
 def chosen_places(plan: KernelPlan, name: str) -> Iterator[str]:
@@ -72,8 +78,7 @@ def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
             at = f"{plan.place(rows, columns)[role]} + {cutout[0]}"
             inside.append(f"({at} >= 0) & ({at} < {cutout[2]})")
     # Beyond 2^31 elements an offset would not fit the type of the indices.
-    shared = columns if view.column_each == 1 else f"({columns} // {view.column_each})"
-    index = plan.place(f"{rows}.to(gl.int64)", f"{shared}.to(gl.int64)")
+    index = plan.place(f"{rows}.to(gl.int64)", f"{_shared(tile, columns)}.to(gl.int64)")
     if view.chosen:
         name, places = _place(plan, view, view.chosen), places_name(plan.names, view)
         at = f"gl.expand_dims({name}, 1)" if view.rows_chosen else name

@@ -55,8 +55,8 @@ class FactorMover(Rewriter):
         match value.primitive, value.args:
             case "mul", (x, k) if value.dtype is not DType.F32:
                 return Split(name)
-            case "mul", (x, k) if not (self.pool.streams(x) and self.pool.streams(k)):
-                fixed, rest = (k, x) if self.pool.streams(x) else (x, k)
+            case "mul", (x, k) if self._moves(k) or self._moves(x):
+                fixed, rest = (k, x) if self._moves(k) else (x, k)
                 split = self._split(rest)
                 return replace(split, over=(*split.over, fixed))
             case "mul", (x, k):
@@ -64,7 +64,7 @@ class FactorMover(Rewriter):
                 over, under = first.over + second.over, first.under + second.under
                 if over or under:
                     return Split(self.pool.apply(value.node, "mul", first.rest, second.rest), over, under)
-            case "div", (x, k) if not self.pool.streams(k):
+            case "div", (x, k) if self._moves(k):
                 split = self._split(x)
                 return replace(split, under=(*split.under, k))
             case "where", (condition, x, 0) if value.dtype is DType.F32:
@@ -74,6 +74,10 @@ class FactorMover(Rewriter):
             case primitive, _ if family_of(primitive) is Family.ROUNDING:
                 return self._rounded(value)
         return Split(name)
+
+    def _moves(self, k: Term) -> bool:
+        """Whether a factor is moved."""
+        return not self.pool.streams(k)
 
     def _nonzero(self, k: Term, value: Value) -> Term:
         """A divisor with one for zero: a choice may be there to put zeros for the nan of an empty row."""
@@ -108,6 +112,16 @@ class FactorMover(Rewriter):
         for k in terms:
             found = k if found == 1.0 else self.pool.apply(node, "mul", found, k)
         return found
+
+
+@dataclass(slots=True)
+class LateFactors(FactorMover):
+    """Puts factors that sinks complete after the sums over a row, as they are known there alone. Others stay: a row
+    times an input may have no element that is too large, and its squares without it have.
+    """
+
+    def _moves(self, k: Term) -> bool:
+        return not self.pool.streams(k) and bool(self.pool.needs(k))
 
 
 @dataclass(slots=True)

@@ -91,7 +91,8 @@ class LinearSums(Rewriter):
             case "sub", [(x, some), (y, others)]:
                 return _sum(make, "sub", x, y), some + self._times(others, -1.0, value.node)
             case "mul", [(x, shares), (y, ())] | [(y, ()), (x, shares)]:
-                return make("mul", x, y), self._times(shares, y, value.node)
+                # nothing but shares: times an infinite factor it would be nan
+                return 0.0 if x == 0.0 else make("mul", x, y), self._times(shares, y, value.node)
             case "where", [(condition, ()), (x, some), (y, others)]:
                 chosen = tuple((make("where", condition, share, 0.0), shift) for share, shift in some)
                 left = tuple((make("where", condition, 0.0, share), shift) for share, shift in others)

@@ -26,7 +26,8 @@ from wsopt.tensors.views import Role, pow2
 PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
     (LinearSums.of, frozenset({Kind.LONG_ROWS})),
-    (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED, Kind.LONG_ROWS})),
+    (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
+    (factors.LateFactors.of, frozenset({Kind.LONG_ROWS})),
     (block_factors.BlockFactors.of, frozenset({Kind.FACTORED})),
     (narrow.NarrowProducts.of, frozenset({Kind.COMPUTED})),
     (factors.BareOperands.of, frozenset({Kind.SCALED})),

@@ -60,7 +60,7 @@ def _are_alone(graph: Graph, found: list[Node]) -> bool:
         back = graph.type_of(node.tensors[0]).rank - node.attr("axis", int)
         for name in feeding(graph.nodes, node.tensors):
             of_input = input_path(graph, name) is not None
-            if not of_input and not _is_of_elements(producer(graph, name)):
+            if not of_input and (not _is_of_elements(producer(graph, name)) or _is_known(graph, name, back)):
                 return False
             shape = graph.type_of(name).shape
             varies = not of_input or (len(shape) >= back and shape[-back] > 1)
@@ -71,6 +71,15 @@ def _are_alone(graph: Graph, found: list[Node]) -> bool:
 
 def _is_of_elements(node: Node) -> bool:
     return is_pointwise(node) or node.op == "gather"
+
+
+def _is_known(graph: Graph, name: str, back: int) -> bool:
+    """Whether a tensor has one truth for each place along the axis so far from the last one, which no input decides:
+    of a slice it would be the same everywhere, as a number's that is compared with the place.
+    """
+    type_ = graph.type_of(name)
+    along = type_.dtype is DType.BOOL and type_.rank >= back and type_.shape[-back] == type_.size
+    return along and all(graph.input(one) is None for one in feeding(graph.nodes, (name,)))
 
 
 @dataclass(slots=True)

@@ -56,7 +56,7 @@ def put_rows_together(graph: fx.Graph) -> None:
 
 def _is_of_rows(node: fx.Node) -> bool:
     """Whether one tensor of indices names places along the first dimension of a table that lies densely, of a size
-    that is known.
+    that is known and not nothing.
     """
     table, indices = node.args[0], node.args[1]
     if len(indices) != 1 or not isinstance(indices[0], fx.Node):
@@ -64,4 +64,6 @@ def _is_of_rows(node: fx.Node) -> bool:
     val, places = table.meta["val"], indices[0].meta["val"]
     known = all(isinstance(extent, int) for extent in (*val.shape, *places.shape))
     kinds = places.dtype in _KINDS and val.dtype.is_floating_point
-    return known and kinds and val.dim() > 1 and val.is_contiguous() and places.dim() > 0
+    return (
+        known and kinds and val.dim() > 1 and 0 not in val.shape and val.is_contiguous() and places.dim() > 0
+    )

@@ -135,7 +135,6 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 
 def _given(made: Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.Node) -> fx.Node:
     """The tensor of an FX node, which `node` computes now, in a piece's shape and strides."""
-    lies = strides_as(made.symbols, bound.source, bound.unordered)
     if bound.dims is not None:
         return _without_repeats(made, bound)
     if bound.spread is not None:
@@ -152,6 +151,7 @@ def _given(made: Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.
     shaped = made.shaped(node, bound.shape)
     if shaped is not node:
         return shaped
+    lies = strides_as(made.symbols, bound.source, bound.unordered)
     if strides is None and lies != row_major_strides(bound.shape):
         node = made.call(aten.clone.default, node, memory_format=torch.contiguous_format)
     return node
