@@ -66,7 +66,10 @@ def check_legal(s: Structure, region: Region, machine: Machine) -> None:
     assert s.columns <= machine.mma_columns_max
     assert s.depth * width % machine.mma_k_bytes == 0
     assert all(n.bit_count() == 1 for n in (s.rows, s.depth, s.subtile_columns))
-    assert s.columns.bit_count() == 1 or s.columns in (192, summed(region.extent(column_role(s.swap)), 32))
+    assert s.columns.bit_count() == 1 or s.columns in (
+        *(96, 160, 192),
+        summed(region.extent(column_role(s.swap)), 32),
+    )
     assert s.columns % s.subtiles == 0
     assert s.subtiles == 1 or s.subtile_columns >= 32
     assert s.consumer_warps % machine.warps_per_warpgroup == 0
@@ -100,8 +103,19 @@ def test_tiles_of_192_columns_are_there_where_128_are_too_few(h200: Machine) -> 
     def cuts(n: int) -> set[tuple[int, int]]:
         return {(s.columns, s.subtiles) for s in structures(plain(512, n, 512), h200)}
 
-    assert {columns for columns, _ in cuts(128)} == {64, 128}
+    assert {columns for columns, _ in cuts(128)} == {64, 96, 128}
     assert cuts(136) - cuts(128) == {(256, 1), (256, 2), (256, 4), (192, 3), (192, 6), (160, 5)}
+
+
+def test_tiles_of_96_and_160_columns_are_there_where_tiles_are_few(h200: Machine) -> None:
+    """Outputs of fewer elements than two waves of tiles of 128 x 128 have."""
+
+    def columns(rows: int) -> set[int]:
+        return {s.columns for s in structures(plain(rows, 512, 512), h200)}
+
+    two_waves = 2 * 132 * 128**2 // 512
+    assert columns(two_waves - 128) - columns(two_waves) == {96, 160}
+    assert columns(two_waves) == {64, 128, 192, 256}
 
 
 def test_a_sum_of_powers_of_two_is_taken_where_it_holds_all_columns(h200: Machine) -> None:
@@ -109,9 +123,9 @@ def test_a_sum_of_powers_of_two_is_taken_where_it_holds_all_columns(h200: Machin
         return {s.columns for s in structures(plain(512, n, 512), h200)}
 
     assert columns(72) == columns(96) == {64, 96, 128}
-    assert columns(104) == {64, 128}
-    assert columns(216) == columns(224) == {64, 128, 192, 224, 256}
-    assert columns(232) == columns(576) == {64, 128, 192, 256}
+    assert columns(104) == {64, 96, 128}
+    assert columns(216) == columns(224) == {64, 96, 128, 160, 192, 224, 256}
+    assert columns(232) == columns(576) == {64, 96, 128, 160, 192, 256}
 
 
 def test_rows_that_are_reduced_lie_in_one_accumulator(h200: Machine) -> None:

@@ -50,6 +50,8 @@ def card(h200: Machine) -> Machine:
         l2_distinct_bandwidth=1e15,
         tma_bytes_per_cycle=1e4,
         tensor=dict.fromkeys(h200.tensor, 1e6),
+        mma_least_cycles=0.0,
+        mma_least_cycles_per_column=0.0,
         latency=replace(h200.latency, mbarrier_wake=5.0, **free),
     )
 

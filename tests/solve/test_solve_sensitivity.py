@@ -27,7 +27,10 @@ CHANGED = {
     "shared memory +10 %": {"shared_memory_per_block_bytes", "shared_memory_per_sm_bytes"},
     "one more slot of the ring": {"shared_memory_per_block_bytes", "shared_memory_per_sm_bytes"},
     "registers +10 %": {"registers_per_sm", "setmaxnreg_max_registers", "max_registers_per_thread"},
-    "tensor rate +10 %": {"tensor", "dense_tflops"},
+    "tensor rate +10 %": {
+        *("tensor", "dense_tflops", "mma_least_cycles", "mma_least_cycles_per_column"),
+        "mma_least_cycles_registers",
+    },
     "exp2 and its pipe +10 %": {"scalar"},
     "L2 bandwidth +10 %": {"l2_bandwidth", "l2_distinct_bandwidth"},
     "memory bandwidth +10 %": {"dram_sustained_bandwidth", "dram_read_bandwidth", "dram_bandwidth"},

@@ -79,8 +79,8 @@ def parts_come_together(region: Region, s: Structure, machine: Machine) -> bool:
 def may_be_added(region: Region, machine: Machine) -> bool:
     """Whether L2 may add up the partial sums of a tile's parts, in the order in which they come.
 
-    Not where the graph is deterministic. Where values are computed, a part's sums are rescaled before they are added.
-    emitter.v1: sums in registers.
+    Not where the graph is deterministic. Where values are computed, a part's sums are rescaled before they are added;
+    and atomics two neighbours wide add what threads have in registers as products leave it there.
     """
     return not region.deterministic and not region.chained and target_of(machine).sums is Sums.REGISTERS
 

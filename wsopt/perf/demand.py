@@ -86,7 +86,7 @@ def demand_apart(program: TileProgram, machine: Machine) -> Demand:
     lines = _lines(asked_of(program, machine))
     product = Product(s.rows, s.columns, s.depth, whole.dtype, s.consumer_warps, paired=s.paired)
     arithmetic = mma_cycles(product, machine) * s.at_once * whole.products
-    tensor = max(arithmetic, math.ceil(tensor_cycles(product, machine)) * s.at_once * whole.products)
+    tensor = max(arithmetic, _instructions_cycles(program, product, machine) * s.at_once * whole.products)
     # A product's instructions read their rows and their columns of shared memory each anew, part by part.
     read = len(parts(s.columns)) * machine.mma_rows + s.columns // s.blocks
     operands = (s.rows // machine.mma_rows) * read * (s.depth * whole.dtype.bits // 8)
@@ -110,6 +110,14 @@ def demand_apart(program: TileProgram, machine: Machine) -> Demand:
         late=_late(program, machine),
         blocks=s.blocks_an_sm,
     )
+
+
+def _instructions_cycles(program: TileProgram, product: Product, machine: Machine) -> int:
+    """Cycles of a product's instructions, which take longer than their arithmetic where they have few columns. Those
+    that read registers begin sooner, and contend with arithmetic instead.
+    """
+    in_registers = any(isinstance(op.counts, Product) and op.counts.registers for op in program.of(OpKind.MMA))
+    return 0 if in_registers else math.ceil(tensor_cycles(product, machine))
 
 
 def _thread(program: TileProgram, machine: Machine) -> float:
