@@ -71,6 +71,7 @@ OTHERS: dict[str, Build] = {
     "of a softmax": lambda g, x: g.reduce_sum(g.softmax(x, axis=2), axis=1),
     "of short pieces": lambda g, x: g.reduce_sum(g.input("z", (40, 4, 32), "f32"), axis=1),
     "of many places": lambda g, x: g.reduce_sum(g.input("z", (40, 16, 96), "f32"), axis=1),
+    "of one row each": lambda g, x: g.reduce_sum(g.input("z", (8, 1, 96), "bf16"), axis=0),
     "of places that are known": lambda g, x: g.reduce_sum(
         g.where(g.greater(g.iota(shape=(4, 1), axis=0), 1), x, 0.0), axis=1
     ),
@@ -84,9 +85,10 @@ def test_others_stay(name: str) -> None:
     assert with_short_axes(graph) is graph
 
 
-def test_a_choice_by_the_place_has_a_kernel() -> None:
-    """In a slice its condition would be one truth, which no kernel has."""
-    assert find_region(graph_of(OTHERS["of places that are known"])).outputs
+@pytest.mark.parametrize("name", ["of places that are known", "of one row each"])
+def test_what_slices_have_no_kernel_for_has_one(name: str) -> None:
+    """In a slice a condition by the place is one truth, and a result of one row has no rows beside it."""
+    assert find_region(graph_of(OTHERS[name])).outputs
 
 
 def test_places_that_a_reshape_has_parted_are_reduced() -> None:

@@ -46,6 +46,8 @@ def with_short_axes(graph: Graph) -> Graph:
 def _is_short(graph: Graph, node: Node) -> bool:
     if node.op not in _TOGETHER or node.type.dtype is not DType.F32:
         return False
+    if sum(extent > 1 for extent in node.type.shape) < 2:  # slices are of one row: no kernel's tile
+        return False
     shape, axis = graph.type_of(node.tensors[0]).shape, node.attr("axis", int)
     return 1 < shape[axis] <= _MOST and math.prod(shape[axis + 1 :]) >= _LEAST_INNER
 
