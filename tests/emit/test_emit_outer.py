@@ -120,8 +120,8 @@ def test_rows_that_no_box_has_and_tiles_that_no_registers_hold_are_no_structures
 
 
 def weighted(g: GraphBuilder) -> Symbol:
-    """What two experts of each token gave, by their weights."""
-    y, weights = g.input("x", (32, 2, 136), "bf16"), g.input("weights", (32, 2, 1), "f32")
+    """What twelve experts of each token gave, by their weights."""
+    y, weights = g.input("x", (32, 12, 136), "bf16"), g.input("weights", (32, 12, 1), "f32")
     return g.cast(g.reduce_sum(y * weights, axis=1), "bf16", name="y")
 
 

@@ -166,7 +166,10 @@ def test_launches_agree() -> None:
     ("statement", "message"),
     [
         ("gl.atomic_add(y_ptr, 1.0)", "atomic_add to y, an input or an output"),
-        (f"{FILL}; {JOIN}; gl.atomic_add(box_ptr + i, 1.0)", "an atomic of a tensor with semantics 'acq_rel'"),
+        (
+            f"{FILL}; {JOIN}; gl.atomic_add(box_ptr + i, 1.0)",
+            "an atomic of a tensor with semantics 'acq_rel'",
+        ),
         ('gl.atomic_add(flag_ptr, 1, sem="seq_cst")', "an atomic of semantics 'seq_cst' and scope 'gpu'"),
         (
             'gl.atomic_add(flag_ptr, 1, scope="cluster")',

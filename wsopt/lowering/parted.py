@@ -26,6 +26,8 @@ _ADDED_PARTS = 3
 """Parts whose sums L2 adds up, at least: of two it is always as fast to read both
 (`docs/calibration/h200_atomic_sums.json`).
 """
+_ROUNDED_BITS = 16
+"""Bits of a result at least whose rounding hides in what order its sum was made."""
 _SHARED_WAVES = 8
 """Shares are for tiles of fewer waves. Of more the last one leaves little idle, and where each block counts the
 K-blocks of all tiles that takes longer.
@@ -79,10 +81,13 @@ def parts_come_together(region: Region, s: Structure, machine: Machine) -> bool:
 def may_be_added(region: Region, machine: Machine) -> bool:
     """Whether L2 may add up the partial sums of a tile's parts, in the order in which they come.
 
-    Not where the graph is deterministic. Where values are computed, a part's sums are rescaled before they are added;
+    Not where the graph is deterministic, nor where results are truths or numbers of 8 bits, some of which the order
+    would move by a whole step. Where values are computed, a part's sums are rescaled before they are added;
     and atomics two neighbours wide add what threads have in registers as products leave it there.
     """
-    return not region.deterministic and not region.chained and target_of(machine).sums is Sums.REGISTERS
+    coarse = any(output.view.dtype.bits < _ROUNDED_BITS for output in region.outputs)
+    ordered = region.deterministic or region.chained or coarse
+    return not ordered and target_of(machine).sums is Sums.REGISTERS
 
 
 def may_share(region: Region, s: Structure, machine: Machine) -> bool:

@@ -116,7 +116,9 @@ def _instructions_cycles(program: TileProgram, product: Product, machine: Machin
     """Cycles of a product's instructions, which take longer than their arithmetic where they have few columns. Those
     that read registers begin sooner, and contend with arithmetic instead.
     """
-    in_registers = any(isinstance(op.counts, Product) and op.counts.registers for op in program.of(OpKind.MMA))
+    in_registers = any(
+        isinstance(op.counts, Product) and op.counts.registers for op in program.of(OpKind.MMA)
+    )
     return 0 if in_registers else math.ceil(tensor_cycles(product, machine))
 
 
