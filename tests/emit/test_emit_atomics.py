@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 
 import pytest
-from emit_builds import Body, Emitted, build, graph_of, small_case
+from emit_builds import graph_of, small_case
 from other_compiler import compiled_by
-from test_emit_splits import CASES as STORED
+from test_emit_splits import ADDED, CASES, compiled, emitted
 
-from wsopt.codegen import CompiledKernel, compile_kernel
 from wsopt.emit.recipe import Workspace
 from wsopt.emit.recipe_of import launch_recipe
 from wsopt.frontend.region import find_region
@@ -18,41 +16,17 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.program.types import Structure
-from wsopt.simulation import simulate
 
 SEEDS = 2
-CASES: dict[str, tuple[Body, Structure]] = {
-    name: (body, replace(s, splits=max(3, s.splits), atomics=True)) for name, (body, s) in STORED.items()
-}
-
-
-@functools.cache
-def emitted(name: str) -> Emitted:
-    body, s = CASES[name]
-    return build(graph_of(body), s)
-
-
-@functools.cache
-def compiled(name: str) -> CompiledKernel:
-    return compile_kernel(emitted(name).source)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_computes(name: str) -> None:
-    made = emitted(name)
-    found = simulate(made.graph, made.verified, made.source, SEEDS)
-    assert found.lines_run == found.lines
 
 
 def test_all_parts_of_a_tile_have_one_place_that_is_zeros() -> None:
-    """Half of the places that four parts of their own would have, and a quarter."""
+    """As many places as tiles, and not as parts; nothing has to clear them before a launch."""
 
-    def places(name: str, atomics: bool) -> tuple[Workspace, ...]:
-        body, s = CASES[name]
-        return launch_recipe(build(graph_of(body), replace(s, atomics=atomics)).verified).workspaces
+    def places(name: str) -> tuple[Workspace, ...]:
+        return launch_recipe(emitted(name).verified).workspaces
 
-    (added, counters), (stored, _) = places("plain", atomics=True), places("plain", atomics=False)
+    (added, counters), (stored, _) = places("plain, added"), places("plain")
     assert (added.zeroed, counters.zeroed, stored.zeroed) == (True, True, False)
     assert "parts" not in str(added.elements)
     assert "parts" in str(stored.elements)
@@ -62,7 +36,7 @@ def test_all_parts_of_a_tile_have_one_place_that_is_zeros() -> None:
 @pytest.mark.parametrize("name", ["plain", "gated", "192 columns", "swapped"])
 def test_atomics_add_two_neighbours_at_a_time(name: str) -> None:
     """None of them returns anything; each consumer has one atomic that does, its arrival."""
-    made, found = emitted(name), dict(compiled(name).sass)
+    made, found = emitted(f"{name}, added"), dict(compiled(f"{name}, added").sass)
     s, products = made.verified.program.structure, 2 if name == "gated" else 1
     own = s.consumers * products * s.rows * s.columns // (s.consumer_warps * 32) // 2
     assert (found["REDG"], found["LDG"], found["ATOMG"]) == (own, own, s.consumers)
@@ -70,7 +44,7 @@ def test_atomics_add_two_neighbours_at_a_time(name: str) -> None:
 
 
 def test_compiles_with_another_triton(other_triton: str) -> None:
-    names = list(CASES)[::6]
+    names = list(ADDED)[::6]
     for name, other in zip(names, compiled_by(other_triton, [emitted(n).source for n in names]), strict=True):
         assert other["tensor_instructions"] == compiled(name).tensor_instructions
         assert (other["spill_loads"], other["spill_stores"]) == (0, 0)
@@ -123,7 +97,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_found(name: str) -> None:
     right, wrong = MISTAKES[name]
-    made = emitted("residual")
+    made = emitted("residual, added")
     assert right in made.source
     source = made.source.replace(right, wrong)
     if name == "no atomic":

@@ -65,9 +65,16 @@ CASES: dict[str, tuple[Body, Structure]] = {
 }
 
 
+ADDED: dict[str, tuple[Body, Structure]] = {
+    f"{name}, added": (body, dataclasses.replace(s, splits=max(3, s.splits), atomics=True))
+    for name, (body, s) in CASES.items()
+}
+"""The same in three parts and more, which atomics add up (`test_emit_atomics.py`)."""
+
+
 @functools.cache
 def emitted(name: str) -> Emitted:
-    body, s = CASES[name]
+    body, s = (CASES | ADDED)[name]
     return build(graph_of(body), s)
 
 
@@ -77,7 +84,7 @@ def compiled(name: str) -> CompiledKernel:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES | ADDED)
 def test_computes(name: str) -> None:
     made = emitted(name)
     found = simulate(made.graph, made.verified, made.source, SEEDS)
