@@ -32,9 +32,9 @@ _GROUPS = (1, 2, 4, 8, 16)
 _SUMMED_COLUMNS = 192
 """Columns of a product's tile that are a sum of powers of two, 128 + 64, and taken wherever 128 are too few."""
 _SUMMED_OF_FEW, _FEW_WAVES = (96, 160), 2
-"""Others, 64 + 32 and 128 + 32, where an output is fewer tiles of 128 x 128 than so many waves: there it counts how
-many tiles there are: a product of 4096 x 576 x 2048 takes 18.9 us with 96 and 19.8 with 160 columns, and with 192 it
-takes 23.4 (`docs/calibration/h200_settled.json`).
+"""Others, 64 + 32 and 128 + 32, where an output is fewer tiles of 128 x 128 than so many waves, for there it counts
+how many tiles there are: a product of 4096 x 576 x 2048 takes 18.9 us with 96 and 19.8 with 160 columns, and with 192
+it takes 23.4 (`docs/calibration/h200_settled.json`).
 """
 
 

@@ -165,9 +165,7 @@ def _product(product: Product, machine: Machine) -> Cost:
         issue = chain + latency.fence + (count - _later(product, count)) * latency.mma_issue
         result = latency.mbarrier_wait + latency.fence + busy * product.sharers + latency.mma_latency
     else:
-        lengths = [part.length for part in parts(product.columns)]
-        each = math.fsum(_instruction_cycles(product, columns, machine) for columns in lengths)
-        busy = math.ceil(each * (every // len(lengths)))
+        busy = math.ceil(tensor_cycles(product, machine))
         # What the queue does not take has to wait, and its consumer with it.
         waiting = max(0.0, every - machine.mma_queue) * busy / every
         issue = math.ceil(max(every * latency.mma_issue, waiting))
