@@ -26,7 +26,11 @@ class ByAddress(Generic[T]):
 
     @property
     def strides(self) -> tuple[tuple[Role, str], ...]:
-        """The strides that are arguments of the kernel, by axis; the one that is missing is one."""
+        """The strides that are arguments of the kernel, by axis; the one that is missing is one. Rows that lie one
+        behind the other need none.
+        """
+        if self.of.view.flat:
+            return ()
         view, near = self.of.view, contiguous_place(self.of.view)
         return tuple(
             (role, f"{self.name}_{role}_stride") for place, role in enumerate(view.roles) if place != near

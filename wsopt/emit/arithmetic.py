@@ -45,11 +45,11 @@ class Arithmetic:
     identifier of a value of an age. Whole tiles span `tile` and lie in `layout`. Under `asynchronous` products
     choices and roundings are written so that ptxas leaves them where they are. Reductions that are `carried` run on
     from iteration to iteration; those `apart` are kept by each thread for its own columns, and so are all of tiles of
-    rows in a layout of `threads`. Tiles that are `by_parts` of rows end with the last part, which is `ragged` where
-    it reaches beyond the row's end. Products leave `results` and are `fed` values from registers, each cut for so
-    many sets of sums; those, and what else is `wanted`, are read outside, some one by one (`by_address`). `unmasked`
-    has for each value its alternative where no mask is at work. What the text calls of the kernel's own functions is
-    noted in `called`.
+    rows in a layout of `threads`. Tiles that are `by_parts` of rows reach beyond the row's ends where the
+    condition `ends` holds, none where it is empty. Products leave `results` and are `fed` values from registers, each
+    cut for so many sets of sums; those, and what else is `wanted`, are read outside, some one by one (`by_address`).
+    `unmasked` has for each value its alternative where no mask is at work. What the text calls of the kernel's own
+    functions is noted in `called`.
     """
 
     items: tuple[Item, ...]
@@ -67,7 +67,7 @@ class Arithmetic:
     apart: frozenset[str] = frozenset()
     threads: str = ""
     by_parts: bool = False
-    ragged: bool = True
+    ends: str = ""
     unmasked: Mapping[str, str] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
 
@@ -235,11 +235,8 @@ class Arithmetic:
         assert isinstance(mask, Statement), "a comparison"
         inside = f"{self.name(mask.name, 0)} = {self._statement(mask, operand)}"
         yield f"{name} = {in_type(kept.name, kept, DType.F32)}"
-        if not self.ragged:
-            return
-        yield when(
-            "column + TILE_COLUMNS > ROW_LENGTH", f"{inside}\n{name} = {self._statement(item, operand)}"
-        )
+        if self.ends:
+            yield when(self.ends, f"{inside}\n{name} = {self._statement(item, operand)}")
 
     def _statement(self, item: Statement, operand: Callable[[str], Operand]) -> str:
         """The right-hand side of a statement."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from wsopt.emit import (
     dynamic,
     factors,
+    flat,
     over_rows,
     pages,
     pairs,
@@ -51,6 +52,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         ("RASTER_GROUP", group, "tile rows whose tiles are taken column by column"),
         ("ROW_LENGTH", row_length if plan.reduces_rows else None, "elements of a row"),
         ("ROW_PARTS", -(-row_length // s.columns) if plan.program.long_rows else None, "tiles of columns in a row"),
+        *flat.constants(plan),
         ("READS", 2 if plan.reads_twice and not s.retained else None, "times that a row is read"),
         ("RETAINED", s.retained or None, "tiles of columns that stay in the ring for the second pass"),
         ("IN_REGISTERS", s.in_registers or None, "tiles of columns that stay in registers for it"),

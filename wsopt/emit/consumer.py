@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from wsopt.emit import (
     dynamic,
+    flat,
     inputs,
     kept,
     over_rows,
@@ -31,7 +32,6 @@ from wsopt.emit.operations import Operations
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, scalar_loads, tile_range
-from wsopt.emit.retained import PART_COLUMN
 from wsopt.emit.row_passes import after_rows
 from wsopt.emit.slots import first_slots, first_step, next_slots, windows
 from wsopt.emit.sums import accumulator_names, accumulators
@@ -174,13 +174,18 @@ class Consumer:
             return []
         if plan.loops_over_tiles:
             by_part = plan.columns or plan.program.long_rows
-            return [*([] if by_part else [f"columns = {self._tile_columns()}"]), *over_rows.starts(plan)]
+            each_tile = by_part or plan.s.flat
+            return [*([] if each_tile else [f"columns = {self._tile_columns()}"]), *over_rows.starts(plan)]
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
         return [line for value in values for line in self._cleared(self.operations.registers(value))]
 
     def _tile_columns(self) -> str:
         """Expression of the numbers of a tile's columns, where the loop computes with whole tiles."""
         return f"gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {self.plan.loop_layout}))"
+
+    def _numbered(self) -> str:
+        """The line with the numbers of a tile's columns, of which the first is known."""
+        return f"columns = {flat.columns(self.plan, f'column + {self._tile_columns()}')}"
 
     def _cleared(self, names: Sequence[str]) -> Iterator[str]:
         """Lines that clear sums, each set of them accumulator by accumulator."""
@@ -230,8 +235,9 @@ class Consumer:
         plan, operations, layout, rows = self.plan, self.operations, self.plan.loop_layout, self._rows
         if plan.loops_over_tiles:
             started = self._row_starts() if plan.program.long_rows else ()
-            columns = [f"columns = column + {self._tile_columns()}"] if plan.columns else []
-            return [rows, *started, *columns, *turning.numbers(plan)]
+            by_tile = plan.columns or (plan.s.flat and not plan.program.long_rows)
+            columns = [self._numbered()] if by_tile else []
+            return [rows, *flat.begin(plan), *started, *columns, *turning.numbers(plan)]
         placed = self._counts_rows or not plan.columns or operations.reads_along_rows
         lines = [rows] if placed else []
         if plan.values_apart:
@@ -319,7 +325,7 @@ class Consumer:
 
     def _part(self, loop: Loop) -> str:
         """What is done for a part of rows that no SM holds."""
-        begin = [f"column = {PART_COLUMN}", f"columns = column + {self._tile_columns()}"]
+        begin = [f"column = {flat.first_column(self.plan)}", self._numbered()]
         return "\n".join([*begin, write(loop.steady)])
 
     def _stretch(self, stretch: Stretch, under: list[str]) -> list[str]:

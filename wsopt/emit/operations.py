@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from wsopt.emit import kept, quantized, tensor_tiles, threads, vectors
+from wsopt.emit import flat, kept, quantized, tensor_tiles, threads, vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
@@ -267,6 +267,8 @@ class Operations:
             loaded = self._brought(source, tiles[source.view.moved], place)
             held = self.writer.sources[source.name].dtype
             yield from kept.tile(self.kept, name, loaded, converted(source.view, held))
+            if not self.again:  # of the second pass nothing is stored that lies beyond the row's ends
+                yield from flat.hidden(self.plan, name, held, self.writer.ends)
 
     def _brought(self, source: Source, tile: ValueId, place: int) -> str:
         """The expression that brings a tensor's elements of a slot into registers, as they are."""
@@ -345,7 +347,7 @@ def operations_of(plan: KernelPlan) -> Operations:
         apart=program.lane_sums,
         threads=threads.OWN if threads.by_threads(plan) else "",
         by_parts=program.long_rows,
-        ragged=program.whole.extent(Role.COLUMN) % program.structure.columns != 0,
+        ends=flat.at_ends(plan) if program.whole.extent(Role.COLUMN) % program.structure.columns else "",
         unmasked=dict(program.unmasked),
     )
     return Operations(plan, writer, products)

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress, places_name
-from wsopt.emit.names import DYNAMIC_WORDS, OVER_ROWS_WORDS, SEGMENT_WORDS, SPLIT_WORDS, TURNING_WORDS, Names
+from wsopt.emit.names import (
+    DYNAMIC_WORDS,
+    FLAT_WORDS,
+    OVER_ROWS_WORDS,
+    SEGMENT_WORDS,
+    SPLIT_WORDS,
+    TURNING_WORDS,
+    Names,
+)
 from wsopt.emit.plan import KernelPlan, loop_name
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.rings import NamedBoxes, Ring, loaders
@@ -114,6 +122,7 @@ def _words(program: TileProgram, trace: Trace | None) -> set[str]:
         (bool(carried(program)), OVER_ROWS_WORDS),
         (program.structure.dynamic, DYNAMIC_WORDS),
         (program.turning_bytes > 0, TURNING_WORDS),
+        (program.structure.flat, FLAT_WORDS),
         (program.offsets is not None, SEGMENT_WORDS),
     )
     return {word for has, words in kinds if has for word in words}

@@ -8,6 +8,7 @@ from itertools import pairwise
 from wsopt.emit.addresses import contiguous_place
 from wsopt.emit.integers import Expression, Integer, extent_of, if_one, product, shape_of
 from wsopt.emit.recipe import ALIGNMENT, Check, aligned
+from wsopt.frontend.flat_rows import MOST_ELEMENTS
 from wsopt.graph.types import DType
 from wsopt.tensors.views import FRAGMENT, Output, Packing, Role, Share, View, is_slice
 
@@ -76,7 +77,11 @@ def _stride(tensor: str, dim: int) -> Expression:
 
 
 def map_extents(view: View) -> tuple[Integer, ...]:
-    """The extents of a tensor map: of a slice those of the tensor up to its end, whose beginning copies pass over."""
+    """The extents of a tensor map: of a slice those of the tensor up to its end, whose beginning copies pass over; of
+    a flat tensor one row of all elements.
+    """
+    if view.flat:
+        return (1, product(axis_extents(view)))
     *outer, last = (_to_the_end(view, place, extent) for place, extent in enumerate(axis_extents(view)))
     if view.step > 1:
         return (*outer, last * view.step)
@@ -96,6 +101,8 @@ def _to_the_end(view: View, place: int, extent: Integer) -> Integer:
 
 def map_strides(view: View) -> tuple[Integer, ...]:
     """The strides of a tensor map: along one element, where the tensor's may be anything, one that TMA takes."""
+    if view.flat:
+        return (ALIGNMENT, 1)
     outer = zip(axis_extents(view)[:-1], axis_strides(view)[:-1], strict=True)
     return (*(if_one(extent, ALIGNMENT, stride) for extent, stride in outer), 1)
 
@@ -129,7 +136,9 @@ def view_checks(view: View, *, copied: bool, told: bool = False) -> Iterator[Che
         elif cutout[1]:
             yield from _cut_out(view, group, part[1], cutout)
     yield from _contiguous(view, len(view.origin) - 1 if copied else contiguous_place(view))
-    if copied or told or (view.by_address and view.is_aligned and view.column_each == 1):
+    if view.flat:
+        yield from _flat_checks(view)
+    if copied or told or (view.by_address and (view.is_aligned or view.flat) and view.column_each == 1):
         yield from _aligned(view)
     yield from _stream_checks(view)
 
@@ -159,6 +168,17 @@ def _contiguous(view: View, near: int | None) -> Iterator[Check]:
         apart = if_one(axis_extents(view)[near], step, axis_strides(view)[near])
         told = f"tensor {view.tensor}: dimension {view.origin[near][-1]} has to be contiguous"
         yield Check(apart, "equal", step, (told,))
+
+
+def _flat_checks(view: View) -> Iterator[Check]:
+    """Rows lie one behind the other, and have no more elements than coordinates of TMA reach."""
+    (rows, columns), (apart, _) = axis_extents(view), axis_strides(view)
+    behind = (f"tensor {view.tensor}: rows have to lie one behind the other",)
+    yield Check(if_one(rows, columns, apart), "equal", columns, behind)
+    told = (
+        f"tensor {view.tensor} has 2^31 elements or more: this schedule copies from one row of all of them",
+    )
+    yield Check(rows * columns // MOST_ELEMENTS, "equal", 0, told)
 
 
 def _aligned(view: View) -> Iterator[Check]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from wsopt.emit import threads
+from wsopt.emit import flat, threads
 from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Loop
@@ -39,7 +39,8 @@ def loops_over_rows(operations: Operations) -> list[Loop]:
 
 def _kept(operations: Operations, kind: Kept) -> Operations:
     """The operations of a pass over the parts that stay in registers: the row's first, of which none ends early."""
-    return replace(operations, kept=kind, writer=replace(operations.writer, ragged=False))
+    ends = flat.AT_BEGINNING if operations.plan.s.flat else ""
+    return replace(operations, kept=kind, writer=replace(operations.writer, ends=ends))
 
 
 def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:

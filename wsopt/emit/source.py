@@ -171,6 +171,7 @@ def _tiles(plan: KernelPlan) -> dict[str, Any]:
         "counts_slots": plan.counts_slots,
         "goes_back": s.retained > 0,
         "by_threads": threads.by_threads(plan),
+        "flat_stores": plan.s.flat and any(one.of.by_threads for one in plan.outputs_by_address),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import turning
+from wsopt.emit import flat, turning
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import arrive, stage, store_wait, tma_store, wait, when
@@ -74,6 +74,8 @@ def store_of_elements(plan: KernelPlan, argument: ByAddress[Output], value: str,
     """The store by threads of a subtile's elements, as far as its rows and columns reach, whose numbers are called
     that behind `own`.
     """
+    if argument.of.view.flat:
+        return flat.store(plan, argument, value)
     if turning.is_exchanged(plan, argument.of.view):
         own, value = turning.OWN, turning.stored(value)
     rows, columns = f"gl.expand_dims({own}rows, 1)", f"gl.expand_dims({own}columns, 0)"

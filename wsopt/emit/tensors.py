@@ -52,6 +52,9 @@ SIGNATURE = {
 PAIRS_LAYOUT = "PAIRS_LAYOUT"
 """The constant that says how a tile of pairs lies in registers, before it is split into one of each pair."""
 
+FLAT_STEP = "FLAT_STEP"
+"""The constant that says of how many elements pieces of a flat row begin at a multiple."""
+
 WORD_BITS, _WORD = 16, ("gl.int16", "i16")
 """Bits of the words in which packed fragments are copied and loaded, and their type in Gluon and in a signature."""
 
@@ -255,4 +258,12 @@ def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:
             return f"({terms[0]}) // {box.fold}"
         return " + ".join([*terms, *([str(first[role])] if role in first else [])])
 
+    if box.view.flat:
+        begin = f"{_multiplied(place[Role.ROW])} * ROW_LENGTH // {FLAT_STEP} * {FLAT_STEP}"
+        return "0", begin if place[Role.COLUMN] == "0" else f"{begin} + {place[Role.COLUMN]}"
     return (*map(begins, box.view.roles), *(("0",) if box.fold else ()))
+
+
+def _multiplied(term: str) -> str:
+    """A term as a factor of a product."""
+    return f"({term})" if " + " in term else term

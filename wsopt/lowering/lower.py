@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from wsopt.entries import extended
+from wsopt.frontend.flat_rows import flat_region
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
 from wsopt.graph.types import DType
@@ -37,10 +38,10 @@ Cuttable = Region
 
 def version_of(region: Region, s: Structure) -> Region:
     """The region as a structure cuts it: rows in parts where a tile has some of their columns, read and stored by
-    threads where several blocks share an SM, or stored alone, and with scales on partial sums, not on weights, where
-    it asks for that.
+    threads where several blocks share an SM, or stored alone, as pieces of a flat row, and with scales on partial
+    sums, not on weights, where it asks for that.
     """
-    read = s.resident
+    read, region = s.resident, (flat_region(region) or region) if s.flat else region
     return region.of_structure(s.columns, read=read, stored=read or s.stored_by_threads).of_sums(
         s.scaled_sums
     )

@@ -160,12 +160,14 @@ class Rows(Maker):
 
     def _at_once(self, views: Sequence[View]) -> int:
         """Neighbours that a thread reads or writes by one access, of tensors that no copy takes."""
-        if not views or not all(view.is_aligned for view in views) or any(map(self._lies_across, views)):
+        aligned = all(view.is_aligned or view.flat for view in views)
+        if not views or not aligned or any(map(self._lies_across, views)):
             return 1
         s, tiles = self.s, self.region.operands or self.region.row_tiles
         tiles = self.region.row_tiles if lie_both_ways(self.region.row_tiles) else tiles
         own = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, self.machine).vector
-        return math.gcd(own, ACCESS_BITS // widest_bits(views), self.region.extent(Role.COLUMN))
+        whole = 0 if s.flat else self.region.extent(Role.COLUMN)
+        return math.gcd(own, ACCESS_BITS // widest_bits(views), whole)
 
     def _divisions(self) -> int:
         """Divisions by which a tile's place follows from its number: by all axes of tiles but one."""

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
+from wsopt.frontend.flat_rows import flat_region
 from wsopt.frontend.padding import LONGEST_PART, SHORT_ROW
 from wsopt.frontend.types import Region
 from wsopt.lowering.lower import grid_of
@@ -70,6 +71,23 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
             kept = [one for own in stored for one in (own, *_that_keep(region, own, machine))]
             yield from kept
             yield from (replace(one, dynamic=True) for one in kept if _may_be_dynamic(region, s, machine))
+
+
+def flat_structures(region: Region, machine: Machine) -> Iterator[Structure]:
+    """Structures whose tiles are pieces of one flat row of a tensor, where TMA cannot begin at each of its rows.
+
+    A consumer has one row at a time: each begins elsewhere between two places that TMA takes. The last tile of a row
+    ends late enough for any of those.
+    """
+    flat = flat_region(region)
+    if flat is None:
+        return
+    run, extent = flat.row_tiles[0].flat, region.extent(Role.COLUMN)
+    for own in (flat, *((flat.in_parts,) if flat.in_parts else ())):
+        for s in row_structures(own, machine):
+            stored = s.stored_by_threads or not own.tile_outputs
+            if s.rows == 1 and stored and -extent % s.columns >= run - 1:
+                yield replace(s, flat=True)
 
 
 def may_be_stored(region: Region) -> bool:

@@ -20,7 +20,7 @@ from wsopt.lowering.phases import lazy_rows
 from wsopt.lowering.product_structures import product_structures
 from wsopt.lowering.refused import DEPTHS, problems
 from wsopt.lowering.resident import resident_structures
-from wsopt.lowering.row_structures import row_structures
+from wsopt.lowering.row_structures import flat_structures, row_structures
 from wsopt.machine.types import Machine
 from wsopt.program.limits import Lifted, Limit
 from wsopt.program.types import Sharing, Structure
@@ -47,6 +47,7 @@ def structures(region: Region, machine: Machine, lifted: Lifted = frozenset()) -
         yield from row_structures(region, machine)
         if region.in_parts:
             yield from row_structures(region.in_parts, machine)
+        yield from flat_structures(region, machine)
         yield from resident_structures(region, machine)
 
 

@@ -72,7 +72,8 @@ class Structure:
     before its product. With `atomics` L2 adds the partial sums of a tile's parts up as they come, and the last block
     to arrive reads one sum, whose bits depend on their order; without, each part has a place of its own. With an
     `occupancy` an SM has so many blocks at a time, of one consumer each; with 0 a block has an SM to itself. Those
-    that are not persistent are `resident`: of one tile each, which their threads read and store by address.
+    that are not persistent are `resident`: of one tile each, which their threads read and store by address. Rows that
+    begin between two places that TMA takes are copied as pieces of one `flat` row; without, threads read them.
     """
 
     rows: int
@@ -103,6 +104,7 @@ class Structure:
     scaled_sums: bool = False
     occupancy: int = 0
     atomics: bool = False
+    flat: bool = False
 
     @property
     def blocks(self) -> int:
@@ -183,6 +185,7 @@ class Structure:
             (self.retained, f"{self.retained} parts of rows retained"),
             (self.in_registers, f"{self.in_registers} in registers"),
             (self.stored_by_threads, "stored by threads"),
+            (self.flat, "copied from one flat row"),
             (self.copies > 1, f"{self.copies} K-blocks an iteration"),
             (self.tail, f"the last K-block's first {self.tail}"),
             (self.swap, "operands swapped"),

@@ -132,7 +132,8 @@ class View:
     of another of which a slice has one: what is seen begins at an `offset` of so many elements then, and `single` has
     such dimensions, each with its extent and stride.
 
-    One that is `by_address` threads read and write, whether or not TMA could copy it.
+    One that is `by_address` threads read and write, whether or not TMA could copy it. One that is `flat` TMA copies
+    from one row of all its elements, where a multiple of so many of them begins: its own rows begin between.
     """
 
     tensor: str
@@ -153,6 +154,7 @@ class View:
     offset: int = 0
     single: tuple[tuple[int, int, int], ...] = ()
     by_address: bool = False
+    flat: int = 0
 
     def sharing(self, role: Role) -> int:
         """Neighbours along an axis that share each element."""
@@ -187,7 +189,7 @@ class View:
     @property
     def is_copied(self) -> bool:
         """Whether TMA copies it."""
-        return self.is_aligned and not self.by_address
+        return (self.is_aligned or self.flat > 0) and not self.by_address
 
     @property
     def is_aligned(self) -> bool:

@@ -1,0 +1,72 @@
+"""Rows that are copied as pieces of one flat row: where a piece begins, what of it is the tile's row, and its store.
+
+A row begins `shift` elements behind the place at which TMA begins a piece, and the numbers of the columns follow from
+there. Those in front of the row's first are made larger than any, so that what keeps to a row's end keeps to its
+beginning as well. Threads store whole runs of 16 bytes at once, and what is left at the row's ends by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsopt.emit.addresses import ByAddress
+from wsopt.emit.instructions import when
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.retained import PART_COLUMN
+from wsopt.emit.tensors import FLAT_STEP, zero
+from wsopt.graph.types import DType
+from wsopt.tensors.views import Output
+
+SHIFT = "shift"
+AT_BEGINNING = "column < 0"
+"""The condition that a tile has elements of the row before."""
+
+_BEYOND = "0x7FFFFFFF"
+"""Of a number below zero all bits but the sign's: one that is beyond every row's end."""
+
+
+def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
+    """The elements of which pieces begin at a multiple, with a comment."""
+    steps = [source.view.flat for source in plan.program.streamed] if plan.s.flat else []
+    return [(FLAT_STEP, max(steps), "elements of which TMA begins at a multiple")] if steps else []
+
+
+def begin(plan: KernelPlan) -> Iterator[str]:
+    """The lines that say how far behind a piece's beginning a tile's row begins, and the columns of whole rows."""
+    if plan.s.flat:
+        yield f"{SHIFT} = row * ROW_LENGTH % {FLAT_STEP}  # elements of the row before, in front of the row's first"
+    if plan.s.flat and not plan.program.long_rows:
+        yield f"column = -{SHIFT}"
+
+
+def columns(plan: KernelPlan, numbers: str) -> str:
+    """The expression of the columns' numbers in a tile that has these `numbers`, or of what is beyond all columns."""
+    return f"({numbers}) & {_BEYOND}" if plan.s.flat else numbers
+
+
+def first_column(plan: KernelPlan) -> str:
+    """The first column of a part of rows that are not held whole."""
+    return f"{PART_COLUMN} - {SHIFT}" if plan.s.flat else PART_COLUMN
+
+
+def hidden(plan: KernelPlan, name: str, dtype: DType, ends: str) -> Iterator[str]:
+    """The lines by which a tile has zeros for elements of other rows, as TMA has them beyond a tensor. Whole rows have
+    such elements always, a part of one where the condition `ends` holds.
+    """
+    if plan.s.flat:
+        inside = "gl.expand_dims(columns < ROW_LENGTH, 0)"
+        chosen = f"{name} = gl.where({inside}, {name}, {zero(dtype)})"
+        yield when(ends, chosen) if plan.program.long_rows else chosen
+
+
+def at_ends(plan: KernelPlan) -> str:
+    """The condition that a tile may have elements that are no columns of its rows."""
+    last = "column + TILE_COLUMNS > ROW_LENGTH"
+    return f"({AT_BEGINNING}) | ({last})" if plan.s.flat else last
+
+
+def store(plan: KernelPlan, argument: ByAddress[Output], value: str) -> str:
+    """The store of a tile whose rows begin between two places of 16 bytes."""
+    first = PART_COLUMN if plan.program.long_rows else "0"
+    given = (argument.pointer, "rows", first, SHIFT, "row_extent", value, plan.loop_layout)
+    return f"store_flat({', '.join(given)})"

@@ -1,0 +1,63 @@
+"""Rows that begin between two places that TMA takes, copied as pieces of one long row.
+
+TMA copies from multiples of 16 bytes, and rows of 50,257 elements of bf16 begin at any even byte. Where rows lie one
+behind the other all of a tensor is one row, of which a piece is copied that begins where TMA can, at most 14 bytes
+before the row does. The tile then has elements of the row before and of the row behind, which are left out, and each
+thread still has 16 bytes of neighbours that begin at a multiple of 16 bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from wsopt.frontend.types import Region
+from wsopt.tensors.views import FULL, OUTER, TMA_BITS, Role, View
+
+MOST_ELEMENTS = 2**31
+"""Of a tensor: coordinates of TMA are i32."""
+
+
+@functools.lru_cache(maxsize=16)
+def flat_region(region: Region) -> Region | None:
+    """The region whose tiles of rows are pieces of flat rows; None where it has none that need it, or others too.
+
+    All tiles have to begin at the same place of 16 bytes, so that neighbours of one are neighbours of all: they have
+    rows of one length, one behind the other. Vectors along the columns would be read element by element.
+    """
+    views = tuple(_tiles(region))
+    along = any(Role.COLUMN in one.spans and one.spans != FULL for one in region.sources)
+    outer = any(region.extent(role) > 1 for role in OUTER)
+    if region.contractions or outer or along or not views:
+        return None
+    if all(view.is_aligned for view in views) or not all(map(_lies_flat, views)):
+        return None
+    run = max(TMA_BITS // view.dtype.bits for view in views)
+    sources = (
+        replace(one, view=replace(one.view, flat=run)) if one.spans == FULL else one for one in region.sources
+    )
+    outputs = (
+        replace(one, view=replace(one.view, flat=run)) if one.has_columns else one for one in region.outputs
+    )
+    in_parts = flat_region(region.in_parts) if region.in_parts else None
+    return replace(region, sources=tuple(sources), outputs=tuple(outputs), in_parts=in_parts)
+
+
+def _tiles(region: Region) -> Iterator[View]:
+    """The tensors of rows that are read and stored, element by element of a tile."""
+    yield from (one.view for one in region.sources if one.spans == FULL)
+    yield from (one.view for one in region.outputs if one.has_columns)
+
+
+def _lies_flat(view: View) -> bool:
+    """Whether a tensor's rows lie one behind the other, all of them in order, and are read as they are."""
+    plain = View(
+        view.tensor, view.dtype, (Role.ROW, Role.COLUMN), view.extents, (*view.extents[1:], 1), view.origin,
+        view.rank, view.constant,
+    )  # fmt: skip
+    no_parts = all(take == 0 and step == 1 for take, step in view.parts)
+    whole = not any(view.cutouts)
+    own = replace(view, parts=(), cutouts=()) if no_parts and whole else view
+    return own == plain and math.prod(view.extents) < MOST_ELEMENTS
