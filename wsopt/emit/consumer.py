@@ -185,7 +185,7 @@ class Consumer:
 
     def _numbered(self) -> str:
         """The line with the numbers of a tile's columns, of which the first is known."""
-        return f"columns = {flat.columns(self.plan, f'column + {self._tile_columns()}')}"
+        return f"columns = {flat.columns(self.plan, self._tile_columns())}"
 
     def _cleared(self, names: Sequence[str]) -> Iterator[str]:
         """Lines that clear sums, each set of them accumulator by accumulator."""

@@ -39,9 +39,12 @@ def begin(plan: KernelPlan) -> Iterator[str]:
         yield f"column = -{SHIFT}"
 
 
-def columns(plan: KernelPlan, numbers: str) -> str:
-    """The expression of the columns' numbers in a tile that has these `numbers`, or of what is beyond all columns."""
-    return f"({numbers}) & {_BEYOND}" if plan.s.flat else numbers
+def columns(plan: KernelPlan, within: str) -> str:
+    """The expression of the numbers of a tile's columns, which have numbers `within` the tile; of those in front of a
+    row's first one that is beyond all. Of a part's first column the compiler is not told that it follows from `shift`:
+    it would keep all numbers that do in registers.
+    """
+    return f"(own(column) + {within}) & {_BEYOND}" if plan.s.flat else f"column + {within}"
 
 
 def first_column(plan: KernelPlan) -> str:

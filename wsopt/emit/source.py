@@ -158,7 +158,7 @@ def _tiles(plan: KernelPlan) -> dict[str, Any]:
         "register_layouts": accumulator_layouts(plan),
         "operand_layouts": operand_layouts(s) if plan.computes else (),
         "shares_columns": _shares_columns(plan),
-        "own_sizes": plan.values_apart,
+        "own_sizes": plan.values_apart or plan.s.flat,
         "tf32": bool(plan.summed) and whole.dtype is DType.F32,
         "mma_k": 256 // whole.dtype.bits,
         "subtiles": 1 if plan.sums_apart or s.splits > 1 else s.subtiles,

@@ -28,6 +28,10 @@ _LONG_ROW_COLUMNS = (2048, 4096, LONGEST_PART)
 """Columns of a part of rows that no SM holds: parts are many, and what is done once a part serves more elements."""
 _REGISTERS = 96
 """Of a thread, at most, for parts of rows that stay in registers: it computes with a part in f32 besides."""
+_FLAT_ELEMENTS = 32
+"""Of a part of a flat row that a thread stores: each has a place and a mask of its own at the row's ends. With 64 of them
+registers spill, with 32 where three consumers share them or parts of rows stay in them.
+"""
 _OUTER_COLUMNS = (32, 64, 128, 256, 512)
 """Columns of a tile where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
 
@@ -85,9 +89,16 @@ def flat_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     run, extent = flat.row_tiles[0].flat, region.extent(Role.COLUMN)
     for own in (flat, *((flat.in_parts,) if flat.in_parts else ())):
         for s in row_structures(own, machine):
-            stored = s.stored_by_threads or not own.tile_outputs
-            if s.rows == 1 and stored and -extent % s.columns >= run - 1:
+            reached = s.rows == 1 and -extent % s.columns >= run - 1
+            if reached and (_stores_flat(s, machine) or not own.tile_outputs):
                 yield replace(s, flat=True)
+
+
+def _stores_flat(s: Structure, machine: Machine) -> bool:
+    """Whether threads have the registers to store pieces of flat rows."""
+    each = s.columns // (s.consumer_warps * machine.threads_per_warp)
+    room = each <= _FLAT_ELEMENTS and s.consumers * each <= 2 * _FLAT_ELEMENTS
+    return s.stored_by_threads and room and not s.in_registers
 
 
 def may_be_stored(region: Region) -> bool:

@@ -56,10 +56,11 @@ def copy_lines(copy: Copy, machine: Machine) -> float:
 
     A row narrower than a line still costs one; rows that do not start with a line straddle another, on the
     average over the places where they can start, and where they do not start with a sector either, each line
-    costs more. A row wider than a swizzle is copied in pieces of one, and each of them straddles.
+    costs more. So do the rows of every other tile that is one and a half lines wide. A row wider than a swizzle is
+    copied in pieces of one, and each of them straddles.
     """
     line = machine.l2_line_bytes
-    step = math.gcd(copy.pitch_bytes, line)
+    step = math.gcd(copy.pitch_bytes, copy.row_bytes, line)
     lines = 0.0
     for part in parts(copy.row_bytes):
         pieces = math.ceil(part.length / _SWIZZLE_BYTES)
