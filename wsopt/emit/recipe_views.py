@@ -126,7 +126,7 @@ def view_checks(view: View, *, copied: bool, told: bool = False) -> Iterator[Che
     for (group, part), cutout in zip(_axes(view), view.cutouts or (None,) * len(view.roles), strict=True):
         if cutout is None:
             yield from _merged(view, group, *part)
-        elif cutout[1]:
+        else:
             yield from _cut_out(view, group, part[1], cutout)
     yield from _contiguous(view, len(view.origin) - 1 if copied else contiguous_place(view))
     if copied or told or (view.by_address and view.is_aligned and view.column_each == 1):
@@ -141,7 +141,7 @@ def _dimension_checks(view: View) -> Iterator[Check]:
         yield Check(product(shape), "at_least", 1, (f"{tensor} has no elements: its shape is ", shape))
     merged = {dim for group in view.origin for dim in group}
     alone = {dim: extent for dim, extent, _ in view.single}
-    for dim in sorted({*range(view.rank)} - merged | {*alone}):
+    for dim in sorted({*range(view.rank)} - merged):
         count = alone.get(dim, 1)
         expected = (f"{tensor}: dimension {dim} has ", shape[dim], f" elements, expected {count}")
         yield Check(shape[dim], "equal", count, expected)
@@ -185,12 +185,14 @@ def _stream_checks(view: View) -> Iterator[Check]:
 
 def _cut_out(view: View, group: tuple[int, ...], step: int, cutout: tuple[int, int, int]) -> Iterator[Check]:
     """A dimension of which the kernel reads a slice has the elements that it had, and so has the one before it where
-    the slice has one element of that.
+    the slice has one element of that. Of a part of a dimension another part's conditions tell how many there are.
     """
     first, whole, last = cutout
-    wanted = {group[-1]: whole}
+    wanted = {group[-1]: whole} if whole else {}
     if len(group) > 1:
-        wanted = {group[0]: whole // ((last - first) * step), group[-1]: (last - first) * step}
+        wanted = {group[-1]: (last - first) * step}
+        if whole:
+            wanted[group[0]] = whole // ((last - first) * step)
         yield from _merged(view, group, 0, 1)
     for dim, count in wanted.items():
         extent = shape_of(view.tensor, view.rank)[dim]

@@ -96,9 +96,11 @@ def _shape(draft: Draft, raw: RawView, layout: Layout) -> tuple[Extent, ...]:
 
 
 def _beside_slice(inputs: list[RawView], atom: Dim) -> Share | None:
-    """Run-time extent of an axis that is the outermost of a dimension of which another axis is a slice."""
+    """Run-time extent of an axis that is the outermost of a dimension of which another axis is a slice, or of which
+    one element is seen.
+    """
     for raw in inputs:
-        cut = {dim.origin for dim in raw.dims if dim.cutout}
+        cut = {dim.origin[:1] for dim in raw.dims if dim.cutout} | {(dim,) for dim in raw.alone}
         for dim in (dim for dim in raw.dims if dim.axis == atom and dim.origin in cut):
             if not dim.cutout and not dim.part[0]:
                 return Share(raw.tensor, dim.origin[0], dim.part[1])
