@@ -168,7 +168,8 @@ class _Writer:
                 continue
             if part.step > 1 and own != inner:
                 continue
-            made = self._part(source, _Part(axis, *(end // own for end in ends), part.step))
+            start, stop = (end // own for end in ends)
+            made = self._part(source, _Part(axis, start, stop, part.step))
             seen = (*shape[: part.axis], part.length, *shape[part.axis + 1 :])
             return None if made is None else self._node(node.name, "reshape", (made,), {"shape": seen})
         return None
