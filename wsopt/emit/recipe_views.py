@@ -9,7 +9,7 @@ from wsopt.emit.addresses import contiguous_place
 from wsopt.emit.integers import Expression, Integer, extent_of, if_one, product, shape_of
 from wsopt.emit.recipe import ALIGNMENT, Check, aligned
 from wsopt.graph.types import DType
-from wsopt.tensors.views import FRAGMENT, Output, Packing, Role, Share, View, is_slice
+from wsopt.tensors.views import FRAGMENT, Output, Packing, Role, Share, View
 
 
 def _axes(view: View) -> Iterator[tuple[tuple[int, ...], tuple[int, int]]]:
@@ -27,27 +27,23 @@ def element_shape(view: View) -> tuple[Integer, ...]:
 
 def axis_extents(view: View) -> tuple[Integer, ...]:
     """Elements of a view's tensor along each of its axes: of a slice as many fewer as it leaves out."""
-    shape, left = element_shape(view), _left_out(view)
+    shape, left = element_shape(view), left_out(view)
     return tuple(
         shape[group[0]] + -left[role] if role in left else _extent([shape[dim] for dim in group], *part)
         for role, (group, part) in zip(view.roles, _axes(view), strict=True)
     )
 
 
-def _left_out(view: View) -> dict[Role, int]:
-    """How many elements a slice leaves out of a tensor's dimension, by axis. Only of rows and of what streams, and of
-    whole dimensions: of others the launcher knows how many there are.
+def left_out(view: View) -> dict[Role, int]:
+    """How many elements a slice leaves out of a tensor's dimension, by axis: fewer than none where zeros are around
+    it. Only of rows and of what streams, and of whole dimensions: of others the launcher knows how many there are.
     """
     found = dict[Role, int]()
     for role, extent, cutout, (group, (_, step)) in zip(
         view.roles, view.extents, view.cutouts, _axes(view), strict=False
     ):
-        if (
-            cutout
-            and role in (Role.ROW, Role.STREAM)
-            and is_slice(cutout, extent)
-            and (len(group), step) == (1, 1)
-        ):
+        known = cutout is None or not cutout[1] or (len(group), step) != (1, 1)
+        if cutout and role in (Role.ROW, Role.STREAM) and not known:
             found[role] = cutout[1] - extent
     return found
 
@@ -89,7 +85,7 @@ def _to_the_end(view: View, place: int, extent: Integer) -> Integer:
     if cutout is None:
         return extent
     _, whole, end = cutout
-    if view.roles[place] not in _left_out(view):
+    if view.roles[place] not in left_out(view):
         return end
     return element_shape(view)[view.origin[place][0]] + (end - whole)
 
