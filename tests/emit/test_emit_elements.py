@@ -176,7 +176,7 @@ def test_zeros_around_a_tensor_are_no_other_elements() -> None:
     """A map that does not end with the tensor, and a place that is not before it."""
     made = emitted(element_graphs.padded, 4, 256, 2)
     for good, wrong in (
-        ("x_extents = [37, 304]", "x_extents = [38, 304]"),
+        ("x_extents = [x.shape[0], 304]", "x_extents = [x.shape[0] + 1, 304]"),
         ("TILE_COLUMNS + -8", "TILE_COLUMNS + 0"),
     ):
         check_shows(made, good, wrong)

@@ -130,7 +130,10 @@ REFUSED: dict[str, tuple[Body, str]] = {
         lambda g: g.reduce_argmax(g.softmax(g.input("x", (64, 65536), "bf16")), axis=1, name="y"),
         "of reduced rows that no SM holds is not lowered; compute softmax_0 before",
     ),
-    "sums of i8": (lambda g: g.cumsum(g.input("x", (64, 64), "i8"), axis=1), "cumsum of i32 is not lowered"),
+    "sums of i32": (
+        lambda g: g.cumsum(g.input("x", (64, 64), "i32"), axis=1),
+        "cumsum of 64 whole numbers whose size is not known is not lowered",
+    ),
     "sums of a product": (after_product("cumsum"), "and not beside products"),
     "long sums": (
         lambda g: g.cumsum(g.input("x", (64, 65536), "f32"), axis=1),

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from emit_builds import Body, build, graph_of, structure
 
 from wsopt.codegen import compile_kernel
+from wsopt.errors import LoweringError
+from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.program.types import Structure
 from wsopt.simulation import simulate
 
+Numbers = Callable[[GraphBuilder], Symbol]
+
 ROWS = structure(256, 1, rows=4)
+ROWS_HELD = structure(512, 1, rows=4)
 PRODUCT = structure(64)
 
 
@@ -37,7 +44,28 @@ def behind_a_product(g: GraphBuilder) -> Symbol:
     return g.cast(g.greater(g.matmul(x, w, transpose_b=True), 0.0), "i32", name="y")
 
 
+def positions(g: GraphBuilder) -> Symbol:
+    """The place of each token among those that count."""
+    held = g.cast(g.input("held", (37, 512), "bool"), "i32")
+    return g.sub(g.cumsum(held, axis=1), 1, name="y")
+
+
+def lengths(g: GraphBuilder) -> tuple[Symbol, Symbol]:
+    """How many tokens of a sequence are no padding, and the sum of numbers of eight bits."""
+    x, z = g.input("x", (37, 512), "i32"), g.input("z", (37, 512), "i8")
+    count = g.reduce_sum(g.cast(g.not_equal(x, 0), "i32"), axis=1)
+    return count, g.reduce_sum(g.mul(g.cast(z, "i32"), 3), axis=1)
+
+
+def largest(g: GraphBuilder) -> Symbol:
+    """The largest of numbers of eight bits, less one."""
+    return g.sub(g.reduce_max(g.cast(g.input("x", (37, 512), "i8"), "i32"), axis=1), 1, name="y")
+
+
 CASES = {
+    "positions": (positions, ROWS_HELD),
+    "lengths": (lengths, ROWS_HELD),
+    "largest": (largest, ROWS_HELD),
     "labels": (labels, ROWS),
     "held": (held, ROWS),
     "eight bits": (eight_bits, ROWS),
@@ -52,6 +80,33 @@ def test_whole_numbers_are_stored(name: str) -> None:
     made = build(graph, cut)
     assert "dtype=torch.int32" in made.source
     assert simulate(graph, made.verified, made.source, 2).max_relative_error == 0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        (lambda g: g.input("x", (64, 512), "i32"), "512 whole numbers whose size is not known"),
+        (
+            lambda g: g.mul(g.cast(g.input("x", (64, 512), "i8"), "i32"), 300),
+            "whole numbers that may be 38400 large",
+        ),
+    ],
+)
+def test_sums_that_f32_may_not_have_are_refused(numbers: Numbers, told: str) -> None:
+    graph = graph_of(lambda g: g.reduce_sum(numbers(g), axis=1, name="y"))
+    with pytest.raises(
+        LoweringError, match=f"node y: reduce_sum of .*{told} is not lowered: a kernel adds them up in f32"
+    ):
+        find_region(graph)
+
+
+def test_what_is_told_of_sums_of_whole_numbers_works() -> None:
+    """A condition is summed up, and so is what is cast to f32."""
+    for numbers in (
+        lambda g: g.cast(g.greater(g.input("x", (64, 512), "i32"), 0), "i32"),
+        lambda g: g.cast(g.input("x", (64, 512), "i32"), "f32"),
+    ):
+        assert find_region(graph_of(lambda g, numbers=numbers: g.reduce_sum(numbers(g), axis=1, name="y")))
 
 
 @pytest.mark.compiler

@@ -75,6 +75,16 @@ MOVED: dict[str, Of] = {
     "a dimension of several": lambda g, x, w: g.slice(
         g.reshape(product(g, x, w), shape=(4, 6, 3, 4)), axis=2, start=1, stop=2
     ),
+    "every second": lambda g, x, w: g.slice(g.exp(x), axis=2, start=1, step=2),
+    "every third of every second": lambda g, x, w: g.slice(
+        g.slice(product(g, x, w), axis=2, step=2), axis=2, start=1, stop=5, step=3
+    ),
+    "each second index": lambda g, x, w: g.slice(
+        g.mul(x, g.iota(shape=(6, 8), axis=1)), axis=2, start=1, step=2
+    ),
+    "every second place of several dimensions": lambda g, x, w: g.slice(
+        g.reshape(g.exp(x), shape=(2, 12, 8)), axis=2, step=2
+    ),
     "dimensions seen as one": lambda g, x, w: g.slice(
         g.reshape(g.exp(x), shape=(24, 8)), axis=0, start=6, stop=18
     ),
@@ -131,7 +141,7 @@ STAY: dict[str, Of] = {
     "of an input": lambda g, x, w: g.slice(g.transpose(x, perm=(1, 0, 2)), axis=0, stop=2),
     "along running sums": lambda g, x, w: g.slice(g.cumsum(x, axis=2), axis=2, stop=2),
     "of normed elements": lambda g, x, w: g.slice(g.rms_norm(x, g.input("r", (8,), "f32")), axis=2, stop=2),
-    "every second": lambda g, x, w: g.slice(g.exp(x), axis=2, step=2),
+    "of steps that end behind the axis": lambda g, x, w: g.slice(g.exp(x), axis=1, step=4),
     "across dimensions": lambda g, x, w: g.slice(g.reshape(g.exp(x), shape=(24, 8)), axis=0, start=5),
     "of joined tensors": lambda g, x, w: g.slice(g.concat(g.exp(x), x, axis=2), axis=2, start=4, stop=12),
 }

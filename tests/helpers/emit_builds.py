@@ -13,6 +13,7 @@ import simulated
 
 from wsopt.agreement.judge import Expected
 from wsopt.checker import verify
+from wsopt.emit.sliced import at_extents_of
 from wsopt.emit.source import emit
 from wsopt.errors import CheckError
 from wsopt.frontend.region import find_region
@@ -145,18 +146,23 @@ class WhenAsked(Mapping[str, Expected]):
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs of a kernel and what its outputs are to be."""
+    """Inputs of a kernel and what its outputs are to be. The launcher of a kernel made for a `whole` graph takes the
+    shorter tensors of which it reads slices.
+    """
 
     inputs: dict[str, Any]
     referee: Referee
     processors: int = 2
     constants: frozenset[str] = frozenset()
     graph: Graph | None = None
+    whole: Graph | None = None
 
     def check(self, source: str, seed: int) -> str | None:
         """What is wrong with a kernel under one interleaving, or None: the record where one is known."""
         if self.graph is None:
             return self._found(source, seed)
+        if self.whole is not None:
+            source = at_extents_of(source, self.whole, self.graph)
         case = f"{self._identity} {self.processors} {sorted(self.constants)} {self.referee.tolerance}"
         return simulated.fault(case, source, seed, lambda: self._found(source, seed))
 
@@ -200,7 +206,8 @@ def small_case(emitted: Emitted, k_iterations: int | None = None) -> Case:
     """A few ragged tiles of the kernel's structure, and K-blocks enough to go round the ring."""
     k_blocks = first_k_blocks(emitted.verified) if k_iterations is None else k_iterations
     s = emitted.verified.program.structure
-    return case(reduced(emitted.graph, s, k_blocks, longer=s.splits > 1))
+    small = case(reduced(emitted.graph, s, k_blocks, longer=s.splits > 1))
+    return replace(small, whole=emitted.graph)
 
 
 # --- graphs ---------------------------------------------------------------------------------------------

@@ -308,3 +308,31 @@ def test_with_equal_shares_as_many_batches_as_go_round_are_counted_over_all_axes
     assert reduced(graph_of(batched), shares, 5).type_of("q").shape[:2] == (2, 2)
     assert reduced(graph_of(one_axis), shares, 5).type_of("q").shape[:2] == (4, 1)
     assert reduced(graph_of(one_axis), CUT, 5).type_of("q").shape[:2] == (2, 1)
+
+
+def shifted(g: GraphBuilder) -> Symbol:
+    """Each token mixed with the one before, of which the first has none."""
+    x = g.input("x", (2, 1024, 512), "bf16")
+    before = g.slice(g.pad(x, low=(0, 1, 0), high=(0, 0, 0)), axis=1, start=0, stop=1024)
+    return g.cast(g.add(g.mul(x, 0.5), g.mul(before, 0.5)), "bf16", name="y")
+
+
+def causal_taps(g: GraphBuilder) -> Symbol:
+    """A causal convolution: slices of one sequence with zeros before it, and none that is the sequence itself."""
+    padded = g.pad(g.input("x", (2, 1024, 512), "bf16"), low=(0, 3, 0), high=(0, 0, 0))
+    first, *others = (g.slice(padded, axis=1, start=at, stop=at + 1024) for at in range(3))
+    return g.cast(g.add(first, g.add(*others)), "bf16", name="y")
+
+
+def surrounded(g: GraphBuilder) -> Symbol:
+    """A sequence with zeros on both sides, beside one that is as long."""
+    x, y = g.input("x", (2, 1024, 512), "bf16"), g.input("y", (2, 1027, 512), "bf16")
+    return g.add(g.pad(x, low=(0, 2, 0), high=(0, 1, 0)), y, name="z")
+
+
+@pytest.mark.parametrize(("body", "less"), [(shifted, 0), (causal_taps, 0), (surrounded, 3)])
+def test_sequences_with_zeros_around_them_are_cut_as_others_are(body: Body, less: int) -> None:
+    found = reduced(graph_of(body), ROWS, 4)
+    (y,) = (found.type_of(name).shape for name in found.outputs)
+    assert y[1] < 64
+    assert found.inputs[0].type.shape[1] == y[1] - less

@@ -10,7 +10,7 @@ from wsopt.emit.integers import Expression, Integer, extent_of, if_one, product,
 from wsopt.emit.recipe import ALIGNMENT, Check, aligned
 from wsopt.frontend.flat_rows import MOST_ELEMENTS
 from wsopt.graph.types import DType
-from wsopt.tensors.views import FRAGMENT, Output, Packing, Role, Share, View, is_slice
+from wsopt.tensors.views import FRAGMENT, Output, Packing, Role, Share, View
 
 
 def _axes(view: View) -> Iterator[tuple[tuple[int, ...], tuple[int, int]]]:
@@ -28,27 +28,23 @@ def element_shape(view: View) -> tuple[Integer, ...]:
 
 def axis_extents(view: View) -> tuple[Integer, ...]:
     """Elements of a view's tensor along each of its axes: of a slice as many fewer as it leaves out."""
-    shape, left = element_shape(view), _left_out(view)
+    shape, left = element_shape(view), left_out(view)
     return tuple(
         shape[group[0]] + -left[role] if role in left else _extent([shape[dim] for dim in group], *part)
         for role, (group, part) in zip(view.roles, _axes(view), strict=True)
     )
 
 
-def _left_out(view: View) -> dict[Role, int]:
-    """How many elements a slice leaves out of a tensor's dimension, by axis. Only of rows and of what streams, and of
-    whole dimensions: of others the launcher knows how many there are.
+def left_out(view: View) -> dict[Role, int]:
+    """How many elements a slice leaves out of a tensor's dimension, by axis: fewer than none where zeros are around
+    it. Only of rows and of what streams, and of whole dimensions: of others the launcher knows how many there are.
     """
     found = dict[Role, int]()
     for role, extent, cutout, (group, (_, step)) in zip(
         view.roles, view.extents, view.cutouts, _axes(view), strict=False
     ):
-        if (
-            cutout
-            and role in (Role.ROW, Role.STREAM)
-            and is_slice(cutout, extent)
-            and (len(group), step) == (1, 1)
-        ):
+        known = cutout is None or not cutout[1] or (len(group), step) != (1, 1)
+        if cutout and role in (Role.ROW, Role.STREAM) and not known:
             found[role] = cutout[1] - extent
     return found
 
@@ -94,7 +90,7 @@ def _to_the_end(view: View, place: int, extent: Integer) -> Integer:
     if cutout is None:
         return extent
     _, whole, end = cutout
-    if view.roles[place] not in _left_out(view):
+    if view.roles[place] not in left_out(view):
         return end
     return element_shape(view)[view.origin[place][0]] + (end - whole)
 
@@ -133,7 +129,7 @@ def view_checks(view: View, *, copied: bool, told: bool = False) -> Iterator[Che
     for (group, part), cutout in zip(_axes(view), view.cutouts or (None,) * len(view.roles), strict=True):
         if cutout is None:
             yield from _merged(view, group, *part)
-        elif cutout[1]:
+        else:
             yield from _cut_out(view, group, part[1], cutout)
     yield from _contiguous(view, len(view.origin) - 1 if copied else contiguous_place(view))
     if view.flat:
@@ -150,7 +146,7 @@ def _dimension_checks(view: View) -> Iterator[Check]:
         yield Check(product(shape), "at_least", 1, (f"{tensor} has no elements: its shape is ", shape))
     merged = {dim for group in view.origin for dim in group}
     alone = {dim: extent for dim, extent, _ in view.single}
-    for dim in sorted({*range(view.rank)} - merged | {*alone}):
+    for dim in sorted({*range(view.rank)} - merged):
         count = alone.get(dim, 1)
         expected = (f"{tensor}: dimension {dim} has ", shape[dim], f" elements, expected {count}")
         yield Check(shape[dim], "equal", count, expected)
@@ -205,12 +201,14 @@ def _stream_checks(view: View) -> Iterator[Check]:
 
 def _cut_out(view: View, group: tuple[int, ...], step: int, cutout: tuple[int, int, int]) -> Iterator[Check]:
     """A dimension of which the kernel reads a slice has the elements that it had, and so has the one before it where
-    the slice has one element of that.
+    the slice has one element of that. Of a part of a dimension another part's conditions tell how many there are.
     """
     first, whole, last = cutout
-    wanted = {group[-1]: whole}
+    wanted = {group[-1]: whole} if whole else {}
     if len(group) > 1:
-        wanted = {group[0]: whole // ((last - first) * step), group[-1]: (last - first) * step}
+        wanted = {group[-1]: (last - first) * step}
+        if whole:
+            wanted[group[0]] = whole // ((last - first) * step)
         yield from _merged(view, group, 0, 1)
     for dim, count in wanted.items():
         extent = shape_of(view.tensor, view.rank)[dim]

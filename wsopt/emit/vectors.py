@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from wsopt.emit import turning
 from wsopt.emit.addresses import ByAddress, places_name
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.recipe_views import left_out
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.graph.types import DType
 from wsopt.tensors.views import FULL, Chosen, Role, Source, View
@@ -73,10 +74,11 @@ def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
     own = turning.OWN if exchanged else ""
     rows, columns = f"gl.expand_dims({own}rows, 1)", f"gl.expand_dims({own}columns, 0)"
     inside = [f"({rows} < row_extent)", f"({before_end(plan, columns)})"]
-    for role, cutout in zip(view.roles, view.cutouts, strict=False):
-        if cutout and not 0 <= cutout[0] <= cutout[2] - view.extents[view.roles.index(role)]:
+    for role, extent, cutout in zip(view.roles, view.extents, view.cutouts, strict=False):
+        if cutout and not 0 <= cutout[0] <= cutout[2] - extent:
             at = f"{plan.place(rows, columns)[role]} + {cutout[0]}"
-            inside.append(f"({at} >= 0) & ({at} < {cutout[2]})")
+            end = f"row_extent + {cutout[2] - extent}" if role in left_out(view) else cutout[2]
+            inside.append(f"({at} >= 0) & ({at} < {end})")
     # Beyond 2^31 elements an offset would not fit the type of the indices.
     index = plan.place(f"{rows}.to(gl.int64)", f"{_shared(tile, columns)}.to(gl.int64)")
     if view.chosen:

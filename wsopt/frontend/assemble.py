@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
@@ -77,6 +77,7 @@ def _shape(draft: Draft, raw: RawView, layout: Layout) -> tuple[Extent, ...]:
     """For each dimension of an output an input's dimension of the same axes; else the product of its axes."""
     inputs = [raw for use, raw in draft.raw.items() if use in layout.views]
     known = [((raw.tensor, dim), raw.atoms(dim)) for raw in inputs for dim in range(raw.rank)]
+    known += [known for raw in inputs for known in _as_long(raw)]
     seen = {dim for dims in layout.views[f"out:{raw.tensor}:0"].origin for dim in dims}
     joined = {dim for one in raw.dims if one.cutout for dim in one.origin} | raw.alone
 
@@ -95,10 +96,24 @@ def _shape(draft: Draft, raw: RawView, layout: Layout) -> tuple[Extent, ...]:
     return tuple(map(extent, range(raw.rank)))
 
 
+def _as_long(raw: RawView) -> Iterator[tuple[tuple[str, int], tuple[Dim, ...]]]:
+    """Whole dimensions of which a view has as many elements, moved: behind zeros, others are left out."""
+    for dim in raw.dims:
+        if (
+            dim.cutout
+            and dim.cutout[1] == dim.extent
+            and len(dim.origin) == 1
+            and dim.part == (dim.extent, 1)
+        ):
+            yield (raw.tensor, dim.origin[0]), (dim.axis,)
+
+
 def _beside_slice(inputs: list[RawView], atom: Dim) -> Share | None:
-    """Run-time extent of an axis that is the outermost of a dimension of which another axis is a slice."""
+    """Run-time extent of an axis that is the outermost of a dimension of which another axis is a slice, or of which
+    one element is seen.
+    """
     for raw in inputs:
-        cut = {dim.origin for dim in raw.dims if dim.cutout}
+        cut = {dim.origin[:1] for dim in raw.dims if dim.cutout} | {(dim,) for dim in raw.alone}
         for dim in (dim for dim in raw.dims if dim.axis == atom and dim.origin in cut):
             if not dim.cutout and not dim.part[0]:
                 return Share(raw.tensor, dim.origin[0], dim.part[1])

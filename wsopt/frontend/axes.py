@@ -327,7 +327,7 @@ def _folded(
         inner, place = ahead[0] if ahead else None, dim.cutout[0]
         together = inner and inner.cutout is None and dim.stride == inner.extent * inner.stride
         split = inner is not None and inner.origin == dim.origin
-        folds = inner is not None and together and dim.cutout[1]
+        folds = inner is not None and together
         innermost = all(one.cutout and one.extent == 1 for one in ahead)
         apart = given and bool(dim.cutout[1]) and inner is not None and inner.cutout is not None
         if not 0 <= place < dim.cutout[2] or not (folds or innermost or apart):

@@ -49,8 +49,6 @@ def arg_max(pool: Pool, kind: Kind, node: Node, x: Term) -> Term:
 
 def running_sum(pool: Pool, kind: Kind, node: Node, x: Term) -> Term:
     """The sum of each element of a row that a tile holds whole and all before it. Raises LoweringError for others."""
-    if node.type.dtype is DType.I32:
-        raise LoweringError(f"node {node.name}: cumsum of i32 is not lowered; cast to f32 first")
     if kind is not Kind.ROWS:
         raise LoweringError(
             f"node {node.name}: cumsum is lowered of rows that an SM holds whole, and not beside products; "

@@ -13,6 +13,7 @@ from wsopt.frontend.over_rows import CARRIED, check_carried
 from wsopt.frontend.places import MOST_PLACES, arg_max, running_sum
 from wsopt.frontend.reading import Reader, check_whole, term_of
 from wsopt.frontend.values import Pool, Term
+from wsopt.frontend.whole_numbers import in_whole_numbers
 from wsopt.graph.scales import LARGEST
 from wsopt.graph.types import DType, Node
 from wsopt.tensors.views import Role
@@ -53,14 +54,25 @@ def _varying(reader: Reader, node: Node) -> tuple[Term, int]:
 
 def reduction(reader: Reader, node: Node) -> Term:
     """A sum, a mean, a maximum or a minimum along the axis that the kernel reduces, or over all of its rows."""
+    x = term_of(reader, node, 0)
+    if node.type.dtype is not DType.I32:
+        return _reduced(reader, node, x)
+    use, dim = reader.axes.reduced(node)
+    count = reader.axes.shapes[use][dim]
+    numbers = count if node.op == "reduce_sum" else 1
+    if count == 1:
+        return x
+    return in_whole_numbers(reader.pool, node, x, numbers, lambda as_f32: _reduced(reader, node, as_f32))
+
+
+def _reduced(reader: Reader, node: Node, x: Term) -> Term:
+    """A node's sum, mean, maximum or minimum of a value."""
     if reader.axes.kind is Kind.ROWS and _reduced_roles(reader, node) == {Role.ROW}:
-        return _over_rows(reader, node)
-    pool, x, extent = reader.pool, term_of(reader, node, 0), _reduced_extent(reader, node)
+        return _over_rows(reader, node, x)
+    pool, extent = reader.pool, _reduced_extent(reader, node)
     op = node.op.removeprefix("reduce_")
     if extent is None:
         return x
-    if node.type.dtype is DType.I32:
-        raise LoweringError(f"node {node.name}: {node.op} of i32 is not lowered; cast to f32 first")
     if not pool.streams(x):
         return pool.apply(node.name, "mul", _length(pool, node, extent), x) if op == "sum" else x
     if Role.ROW not in pool.spans(x):
@@ -76,9 +88,9 @@ def reduction(reader: Reader, node: Node) -> Term:
     return pool.apply(node.name, node.op, x)
 
 
-def _over_rows(reader: Reader, node: Node) -> Term:
+def _over_rows(reader: Reader, node: Node, x: Term) -> Term:
     """A reduction over all rows of the kernel: one value a column."""
-    make, x = partial(reader.pool.apply, node.name), term_of(reader, node, 0)
+    make = partial(reader.pool.apply, node.name)
     check_carried(node, reader.pool.spans(x))
     if node.op == "reduce_min":
         return make("neg", make(CARRIED[node.op], make("neg", x)))
@@ -128,8 +140,12 @@ def of_places(reader: Reader, node: Node) -> Term:
     x, extent = _varying(reader, node)
     if node.op == "reduce_argmax" and extent > MOST_PLACES:
         raise LoweringError(f"node {node.name}: reduce_argmax of {extent} elements; at most {MOST_PLACES}")
-    make = arg_max if node.op == "reduce_argmax" else running_sum
-    return make(reader.pool, reader.axes.kind, node, x)
+    pool, kind = reader.pool, reader.axes.kind
+    if node.op == "reduce_argmax":
+        return arg_max(pool, kind, node, x)
+    if node.type.dtype is DType.I32:
+        return in_whole_numbers(pool, node, x, extent, lambda as_f32: running_sum(pool, kind, node, as_f32))
+    return running_sum(pool, kind, node, x)
 
 
 def norm(reader: Reader, node: Node) -> Term:

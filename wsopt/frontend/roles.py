@@ -39,6 +39,7 @@ from wsopt.frontend.segments import assign_segments, check_segments
 from wsopt.frontend.several_axes import with_joined_reductions
 from wsopt.frontend.short_axes import with_short_axes
 from wsopt.frontend.slices import with_sliced_inputs
+from wsopt.frontend.steps import with_steps_as_axes
 from wsopt.frontend.turned_products import with_turned_products
 from wsopt.frontend.widened import with_bare_operands
 from wsopt.graph.types import DType, Graph, Node
@@ -376,7 +377,7 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
 
 def _axes_as_written(graph: Graph, *, held: bool) -> Axes:
     """The axes of a graph in which reductions are what they are written as."""
-    graph = with_sliced_inputs(with_turned_products(taken_apart(graph)))
+    graph = with_steps_as_axes(with_sliced_inputs(with_turned_products(taken_apart(graph))))
     graph = with_joined_reductions(with_bare_operands(graph))
     kind, graph = kind_of(graph), own_gathers(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]

@@ -1,8 +1,9 @@
-"""Reductions along a few places of an outer axis, written as elementwise operations on the slices that lie there.
+"""Reductions along a few places of an axis, written as elementwise operations on the slices that lie there.
 
 The results of a token's experts, and streams of a residual, are added up along an axis of two to eight elements whose
 neighbours in memory are of other rows. A kernel of reductions holds such rows whole, in short pieces. Slices of an
 input cost nothing, so the sum of them is an elementwise kernel with long rows, or a value of one that reduces these.
+So are pairs of neighbours, and small squares of an image, of which a smaller one has the largest elements or means.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from wsopt.frontend.names import free_name, names_of
 from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.graph.needed import needed
 from wsopt.graph.types import DType, Graph, Node, TensorType
+from wsopt.tensors.views import PAIR
 
 _TOGETHER = {"reduce_sum": "add", "reduce_mean": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
 """Reductions, and what makes one of those of two parts."""
@@ -31,7 +33,8 @@ def with_short_axes(graph: Graph) -> Graph:
     """The graph with such reductions written out where all that they reduce is computed for them alone, element by
     element; itself where there are none, and beside products.
     """
-    found = [node for node in graph.nodes if _is_short(graph, node)]
+    squares = _squares(graph)
+    found = [node for node in graph.nodes if node in squares or _is_short(graph, node)]
     if not found or any(map(is_matmul, graph.nodes)) or not _are_alone(graph, found):
         return graph
     taken = names_of(graph)
@@ -44,23 +47,53 @@ def with_short_axes(graph: Graph) -> Graph:
 
 
 def _is_short(graph: Graph, node: Node) -> bool:
+    """Whether a node reduces a few places along an outer axis, behind which enough elements lie together, or pairs of
+    neighbours, both of which a copy brings.
+    """
+    if not _is_few(graph, node):
+        return False
+    inner = graph.type_of(node.tensors[0]).shape[node.attr("axis", int) :]
+    return inner == (PAIR,) or math.prod(inner[1:]) >= _LEAST_INNER
+
+
+def _squares(graph: Graph) -> list[Node]:
+    """Reductions that, two and two, reduce small squares, as of an image for one of half its size: one along an axis,
+    and one of what that gave along another. Where neighbours in memory are of one square, they are slices too.
+    """
+    pairs = ((graph.producer(node.tensors[0]), node) for node in graph.nodes if _is_few(graph, node))
+    found = [
+        one
+        for before, node in pairs
+        if before is not None and before.op == node.op and _is_few(graph, before)
+        if _places(graph, before) * _places(graph, node) <= _MOST
+        for one in (before, node)
+    ]
+    return list({node.name: node for node in found}.values())
+
+
+def _is_few(graph: Graph, node: Node) -> bool:
+    """Whether a node reduces a few places along an axis, and leaves more than one row of them."""
     if node.op not in _TOGETHER or node.type.dtype is not DType.F32:
         return False
-    if sum(extent > 1 for extent in node.type.shape) < 2:  # slices are of one row: no kernel's tile
-        return False
-    shape, axis = graph.type_of(node.tensors[0]).shape, node.attr("axis", int)
-    return 1 < shape[axis] <= _MOST and math.prod(shape[axis + 1 :]) >= _LEAST_INNER
+    several = sum(extent > 1 for extent in node.type.shape) > 1  # slices of one row are no kernel's tile
+    return several and 1 < _places(graph, node) <= _MOST
+
+
+def _places(graph: Graph, node: Node) -> int:
+    """How many places along its axis a node reduces to one."""
+    return graph.type_of(node.tensors[0]).shape[node.attr("axis", int)]
 
 
 def _are_alone(graph: Graph, found: list[Node]) -> bool:
-    """Whether what nodes reduce is computed of inputs, element by element, and nothing else reads it, nor the inputs
-    along the axis that they reduce: a kernel would have tiles of all places besides those of each.
+    """Whether what nodes reduce is computed of inputs, element by element or by others of them, and nothing else
+    reads it, nor the inputs along the axis that they reduce: a kernel would have tiles of all places besides those of
+    each.
     """
-    inside = {node.name for node in found}
-    inside |= {name for node in found for name in feeding(graph.nodes, node.tensors)}
+    short = {node.name for node in found}
+    inside = short | {name for node in found for name in feeding(graph.nodes, node.tensors)}
     for node in found:
         back = graph.type_of(node.tensors[0]).rank - node.attr("axis", int)
-        for name in feeding(graph.nodes, node.tensors):
+        for name in feeding(graph.nodes, node.tensors) - short:
             of_input = input_path(graph, name) is not None
             if not of_input and (not _is_of_elements(producer(graph, name)) or _is_known(graph, name, back)):
                 return False

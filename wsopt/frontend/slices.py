@@ -14,6 +14,7 @@ from typing import NamedTuple
 from wsopt.frontend.derived import derived
 from wsopt.frontend.kinds import NORMS, input_path, is_matmul, is_pointwise, matmul_dims
 from wsopt.frontend.names import free_name, names_of
+from wsopt.frontend.steps import takes_whole_steps
 from wsopt.graph.infer import places
 from wsopt.graph.needed import needed
 from wsopt.graph.types import AttrValue, Graph, Node, Operand, TensorType
@@ -25,11 +26,17 @@ _ALONG = ("softmax", "cumsum")
 
 
 class _Part(NamedTuple):
-    """What a slice has of an axis, which counts from the front: the places from `start` on, before `stop`."""
+    """What a slice has of an axis, which counts from the front: each `step`-th place from `start` to `stop`."""
 
     axis: int
     start: int
     stop: int
+    step: int = 1
+
+    @property
+    def length(self) -> int:
+        """How many places it has."""
+        return len(range(self.start, self.stop, self.step))
 
 
 def with_sliced_inputs(graph: Graph) -> Graph:
@@ -48,7 +55,10 @@ def with_sliced_inputs(graph: Graph) -> Graph:
 
 
 def _is_of_computed(graph: Graph, node: Node) -> bool:
-    return node.op == "slice" and node.attr("step", int) == 1 and input_path(graph, node.name) is None
+    """Whether a node is a slice of what is computed: of whole steps if it has a step, for others are not lowered."""
+    if node.op != "slice" or input_path(graph, node.name) is not None:
+        return False
+    return node.attr("step", int) == 1 or takes_whole_steps(graph, node)
 
 
 @dataclass(slots=True)
@@ -86,12 +96,12 @@ class _Writer:
     def _sliced(self, node: Node) -> str | None:
         along, source = node.attr("axis", int), node.tensors[0]
         found = places(dict(node.attrs), self._type(source).shape[along])
-        part = _Part(along, found.start, found.stop)
+        part = _Part(along, found.start, found.stop, found.step)
         return None if found.start == 0 and node.type == self._type(source) else self._part(source, part)
 
     def _part(self, name: str, part: _Part) -> str | None:
         """The tensor that is so much of another one; None where it cannot be computed by itself."""
-        if (part.start, part.stop) == (0, self._type(name).shape[part.axis]):
+        if (part.start, part.length) == (0, self._type(name).shape[part.axis]):
             return self._whole(name)
         key = name, part
         if key not in self.known:
@@ -107,7 +117,7 @@ class _Writer:
         return self.instead.get(name, name)
 
     def _slice(self, name: str, part: _Part) -> str:
-        return self._node(name, "slice", (name,), {"axis": part.axis, "start": part.start, "stop": part.stop})
+        return self._node(name, "slice", (name,), dict(part._asdict()))
 
     def _computed(self, node: Node, part: _Part) -> str | None:
         """A part of a node's result."""
@@ -133,17 +143,18 @@ class _Writer:
     def _counted(self, node: Node, part: _Part) -> str:
         """A part of an index along an axis."""
         shape = list(node.type.shape)
-        shape[part.axis] = part.stop - part.start
+        shape[part.axis] = part.length
         name = self._node(node.name, "iota", (), dict(node.attrs) | {"shape": tuple(shape)})
-        counts = node.attr("axis", int) == part.axis and part.start
-        return self._node(node.name, "add", (name, part.start)) if counts else name
+        if node.attr("axis", int) != part.axis:
+            return name
+        apart = self._node(node.name, "mul", (name, part.step)) if part.step > 1 else name
+        return self._node(node.name, "add", (apart, part.start)) if part.start else apart
 
     def _sliced_again(self, node: Node, part: _Part) -> str | None:
         """A part of a slice along its axis: one of what it is a slice of."""
         own = places(dict(node.attrs), self._type(node.tensors[0]).shape[part.axis])
-        if own.step > 1:
-            return None
-        return self._part(node.tensors[0], _Part(part.axis, own.start + part.start, own.start + part.stop))
+        found = own[part.start : part.stop : part.step]
+        return self._part(node.tensors[0], _Part(part.axis, found[0], found[-1] + 1, found.step))
 
     def _reshaped(self, node: Node, part: _Part) -> str | None:
         """A part of a tensor that is seen in another shape: of the axis before that begins at the same place."""
@@ -155,8 +166,11 @@ class _Writer:
             ends = [place * inner for place in (part.start, part.stop)]
             if math.prod(before[:axis]) != outer or any(end % own for end in ends):
                 continue
-            made = self._part(source, _Part(axis, *(end // own for end in ends)))
-            seen = (*shape[: part.axis], part.stop - part.start, *shape[part.axis + 1 :])
+            if part.step > 1 and own != inner:
+                continue
+            start, stop = (end // own for end in ends)
+            made = self._part(source, _Part(axis, start, stop, part.step))
+            seen = (*shape[: part.axis], part.length, *shape[part.axis + 1 :])
             return None if made is None else self._node(node.name, "reshape", (made,), {"shape": seen})
         return None
 
@@ -217,11 +231,11 @@ def _of_product(graph: Graph, node: Node, part: _Part) -> tuple[_Part | None, ..
     if back == -1:
         return (
             None,
-            _Part(graph.type_of(right).rank + columns, part.start, part.stop),
+            part._replace(axis=graph.type_of(right).rank + columns),
             *[None] * len(node.tensors[2:]),
         )
     if len(node.tensors) > 2:  # rows of groups that are cut elsewhere
         return None
     if back == -2:
-        return _Part(graph.type_of(left).rank + rows, part.start, part.stop), None
+        return part._replace(axis=graph.type_of(left).rank + rows), None
     return _broadcast(graph, node, left, part), _broadcast(graph, node, right, part)

@@ -56,12 +56,12 @@ DTYPES: Mapping[str, str] = MappingProxyType(
     {
         other: name
         for name, others in {
-            "f32": "float32 float fp32 single",
+            "f32": "float32 float fp32 single f64 float64 fp64 double",
             "f16": "float16 half fp16",
             "bf16": "bfloat16",
             "f8e4m3": "e4m3 float8_e4m3 float8_e4m3fn fp8 f8",
             "f8e5m2": "e5m2 float8_e5m2",
-            "i32": "int32 int",
+            "i32": "int32 int i64 int64 long",
             "i8": "int8",
             "i4": "int4",
             "bool": "boolean bool_",
@@ -69,4 +69,4 @@ DTYPES: Mapping[str, str] = MappingProxyType(
         for other in others.split()
     }
 )
-"""Element types by their names elsewhere."""
+"""Element types by their names elsewhere; of 64 bits, which no kernel computes in, what is as wide as there is."""

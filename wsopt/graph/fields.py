@@ -137,9 +137,15 @@ def _integers(value: object, pointer: str, what: str, least: int, faults: Faults
             faults.add(join(pointer, index), entry.why)
         else:
             wanted = f"an integer from {least} to 2**31 - 1"
-            named = f"; {_NAMES_WANT_DIMS}" if isinstance(entry, str) else ""
-            faults.wants(join(pointer, index), wanted + named, entry)
+            faults.wants(join(pointer, index), wanted + _tip(entry, what), entry)
     return tuple(good) if len(good) == len(entries) else None
+
+
+def _tip(entry: object, what: str) -> str:
+    """What else to write instead of an entry that is no extent or stride."""
+    if isinstance(entry, str):
+        return f"; {_NAMES_WANT_DIMS}"
+    return "; none is left to be inferred, so write the number" if (entry, what) == (-1, "extents") else ""
 
 
 def is_integer(value: object) -> TypeGuard[int]:
@@ -211,6 +217,8 @@ def read_attr(spec: AttrSpec, value: object, pointer: str, faults: Faults) -> At
 
 
 def _allowed(spec: AttrSpec, value: object) -> str:
+    if spec.kind is AttrKind.AXIS and isinstance(value, list | tuple):
+        return f"{spec.kind.value}; several axes are taken one after the other, each by a node of its own"
     if spec.kind is not AttrKind.CHOICE:
         return str(spec.kind.value)
     ask = hint(value, spec.choices) if isinstance(value, str) else ""

@@ -7,7 +7,7 @@ run a kernel with shorter and longer tensors, where a slice ends elsewhere in a 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.kinds import Kind
@@ -36,27 +36,31 @@ def kept_axes(axes: Axes) -> set[Dim]:
 
 
 def moved_axes(axes: Axes) -> frozenset[Dim]:
-    """The rows and the streamed axis of a loop of products, with values or without, if slices of whole dimensions of
-    inputs have them.
+    """The rows and the streamed axis of a loop of products, with values or without, and of tiles of elements, if
+    slices of whole dimensions of inputs have them. Around those of elements zeros may be.
 
     All that reads such a dimension has a slice of it along the same axis. An output along the axis has its extent
-    from a tensor of which no slice is taken.
+    from a tensor of which no slice is taken, or one that is as long.
     """
-    if axes.kind not in (Kind.CHAIN, Kind.PRODUCTS) or not axes.slices:
+    if axes.kind not in (Kind.CHAIN, Kind.PRODUCTS, Kind.ELEMENTWISE) or not axes.slices:
         return frozenset()
-    taken = {axes.same[whole]: (axes.leaves(axis), start) for whole, (axis, start) in axes.slices.items()}
+    taken = _taken(axes)
     read: dict[tuple[str, int], set[tuple[Dim, ...]]] = {}
     free, plain = set[Dim](), set[Dim]()
     for use, path in axes.paths.items():
         end = axes.instance(use, len(path) - 1)
         for dim in range(len(axes.shapes[end])):
             own = axes.atoms(end, dim)
-            sliced, start = taken.get(own[0], (own, 0)) if len(own) == 1 else (own, 0)
+            sliced, start = _sliced(taken, own)
             read.setdefault((path[-1], dim), set()).add(sliced)
-            if sliced is own:
+            if sliced == own:
                 free.update(own)
-            elif len(sliced) == 1 and 0 <= start <= axes.extents[own[0]] - axes.extents[sliced[0]]:
-                plain.add(own[0])
+            elif len(sliced) == 1:
+                whole, extent = axes.extents[own[0]], axes.extents[sliced[0]]
+                if axes.kind is Kind.ELEMENTWISE or 0 <= start <= whole - extent:
+                    plain.update(_links(taken, own[0]))
+                if axes.kind is Kind.ELEMENTWISE and whole == extent:
+                    free.update(sliced)
     stored = {atom for name in axes.graph.outputs for atom in axes.all_atoms(name)}
     mixed = {atom for together in read.values() if len(together) > 1 for own in together for atom in own}
     fixed = {atom for whole, (own, _) in taken.items() if whole not in plain for atom in own}
@@ -64,11 +68,35 @@ def moved_axes(axes: Axes) -> frozenset[Dim]:
     return frozenset(found - mixed - fixed - (stored - free))
 
 
+_Taken = Mapping[Dim, tuple[tuple[Dim, ...], int]]
+"""For an axis of which a slice is taken, the slice's axes and where it begins, which is before it with zeros."""
+
+
+def _taken(axes: Axes) -> _Taken:
+    return {axes.same[whole]: (axes.leaves(axis), start) for whole, (axis, start) in axes.slices.items()}
+
+
+def _sliced(taken: _Taken, own: tuple[Dim, ...]) -> tuple[tuple[Dim, ...], int]:
+    """What a kernel reads of a dimension, the axes of a slice of a slice, and where that begins."""
+    begin = 0
+    while len(own) == 1 and own[0] in taken:
+        own, start = taken[own[0]]
+        begin += start
+    return own, begin
+
+
+def _links(taken: _Taken, whole: Dim) -> Iterator[Dim]:
+    """An axis of which a slice is taken, and those of the slices of which slices are taken again."""
+    while whole in taken:
+        yield whole
+        (whole, *_), _ = taken[whole]
+
+
 def dimensions_moved(axes: Axes, extents: Mapping[Dim, int]) -> dict[Dim, int]:
     """The new extents of inputs' dimensions of which slices are taken along axes with new extents."""
-    able, found = moved_axes(axes), dict[Dim, int]()
-    for whole, (axis, _) in axes.slices.items():
-        own, dim = axes.leaves(axis)[0], axes.same[whole]
+    able, found, taken = moved_axes(axes), dict[Dim, int](), _taken(axes)
+    for dim in taken if able else ():
+        (own, *_), _ = _sliced(taken, (dim,))
         if own in able:
             found[dim] = axes.extents[dim] + extents.get(own, axes.extents[own]) - axes.extents[own]
     return found

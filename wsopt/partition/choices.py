@@ -50,9 +50,7 @@ def with_choices(graph: Graph) -> Graph:
 
 
 def is_written_out(graph: Graph, node: Node) -> bool:
-    """Whether no kernel computes a node as it is written: tensors of different lengths joined, a slice by steps."""
-    if node.op == "slice":
-        return node.attr("step", int) > 1
+    """Whether no kernel computes a node as it is written: tensors of different lengths are joined."""
     along = node.attr("axis", int) if node.op == "concat" else 0
     return node.op == "concat" and len({graph.type_of(name).shape[along] for name in node.tensors}) > 1
 
@@ -92,30 +90,11 @@ class _Writer:
             window = _Window(node.type.rank - along, 0, node.type.shape[along])
             self._chosen(node, along, window, name=node.name)
             return True
-        if node.op == "slice" and self._strides_evenly(node):
-            self._one_of_each(node)
-            return True
         if node.op == "slice" and self._is_moved(node):
             window = self._of_slice(node)
             self._stands_for(node, self._moved(node.tensors[0], window))
             return True
         return False
-
-    def _strides_evenly(self, node: Node) -> bool:
-        """Whether a slice has one element of each so many that its axis is made of."""
-        extent, step = self.shapes[node.tensors[0]][node.attr("axis", int)], node.attr("step", int)
-        return step > 1 and extent % step == 0 and len(places(dict(node.attrs), extent)) == extent // step
-
-    def _one_of_each(self, node: Node) -> None:
-        """A slice with a step as the one of an axis of so many elements."""
-        (source,), along, step = node.tensors, node.attr("axis", int), node.attr("step", int)
-        shape = self.shapes[source]
-        start = places(dict(node.attrs), shape[along]).start
-        apart = (*shape[:along], shape[along] // step, step, *shape[along + 1 :])
-        one = (*apart[: along + 1], 1, *apart[along + 2 :])
-        name = self._node(f"{source}_apart", "reshape", [source], {"shape": list(apart)}, apart)
-        attrs = {"axis": along + 1, "start": start, "stop": start + 1}
-        self._stands_for(node, self._node(f"{node.name}_one", "slice", [name], attrs, one))
 
     def _is_moved(self, node: Node) -> bool:
         """Whether a slice is one of elements that are computed from inputs."""

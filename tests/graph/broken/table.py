@@ -373,6 +373,15 @@ ATTRS: dict[str, tuple[dict[str, Any], Faults]] = {
         {"/inputs/-": {"name": "u", "shape": [], "dtype": "f32"}, "/nodes/-": node("s", "softmax", "u")},
         [("/nodes/4/attrs/axis", "allowed: none: a tensor of rank 0 has no axis")],
     ),
+    "several axes": (
+        {"/nodes/-": node("s", "reduce_sum", "a", axis=[0, 1])},
+        [
+            (
+                "/nodes/4/attrs/axis",
+                "found an array of 2; wants an integer, negative to count from the end; several axes",
+            )
+        ],
+    ),
     "axis a real number": (
         {"/nodes/-": node("s", "softmax", "a", axis=1.0)},
         [("/nodes/4/attrs/axis", "found 1.0; wants an integer, negative to count from the end")],
@@ -383,7 +392,12 @@ ATTRS: dict[str, tuple[dict[str, Any], Faults]] = {
     ),
     "reshape with -1": (
         {"/nodes/-": node("s", "reshape", "a", shape=[-1, 8])},
-        [("/nodes/4/attrs/shape/0", "found -1; wants an integer from 1 to 2**31 - 1")],
+        [
+            (
+                "/nodes/4/attrs/shape/0",
+                "found -1; wants an integer from 1 to 2**31 - 1; none is left to be inferred",
+            )
+        ],
     ),
     "transpose that repeats an axis": (
         {"/nodes/-": node("s", "transpose", "a", perm=[0, 0])},
