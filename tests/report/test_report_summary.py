@@ -42,6 +42,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "scaled_sums": False,
             "occupancy": 0,
             "atomics": False,
+            "flat": False,
         },
         "ii_cycles": 512,
         "partitions": [

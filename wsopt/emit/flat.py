@@ -41,8 +41,8 @@ def begin(plan: KernelPlan) -> Iterator[str]:
 
 def columns(plan: KernelPlan, within: str) -> str:
     """The expression of the numbers of a tile's columns, which have numbers `within` the tile; of those in front of a
-    row's first one that is beyond all. Of a part's first column the compiler is not told that it follows from `shift`:
-    it would keep all numbers that do in registers.
+    row's first one that is beyond all. That a part's first column follows from `shift` the compiler is not told: it
+    would keep all numbers that do in registers.
     """
     return f"(own(column) + {within}) & {_BEYOND}" if plan.s.flat else f"column + {within}"
 
@@ -53,8 +53,8 @@ def first_column(plan: KernelPlan) -> str:
 
 
 def hidden(plan: KernelPlan, name: str, dtype: DType, ends: str) -> Iterator[str]:
-    """The lines by which a tile has zeros for elements of other rows, as TMA has them beyond a tensor. Whole rows have
-    such elements always, a part of one where the condition `ends` holds.
+    """The lines by which a tile has zeros for elements of other rows, as TMA has them beyond a tensor. Whole rows
+    always have such elements, a part of one where the condition `ends` holds.
     """
     if plan.s.flat:
         inside = "gl.expand_dims(columns < ROW_LENGTH, 0)"

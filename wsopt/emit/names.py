@@ -171,7 +171,9 @@ OVER_ROWS_WORDS = frozenset(
 )
 """Words of kernels whose blocks carry reductions over rows."""
 
-FLAT_WORDS = frozenset({"FLAT_STEP", "shift", "store_flat", "pointer", "begin", "whole", "inside", "at", "apart"})
+FLAT_WORDS = frozenset(
+    {"FLAT_STEP", "shift", "store_flat", "pointer", "begin", "whole", "inside", "at", "apart"}
+)
 """Words of kernels whose rows are pieces of a flat row (`flat.py`)."""
 
 TURNING_WORDS = frozenset({"TURNING_LAYOUT", "turned_rows", "turned_columns"})

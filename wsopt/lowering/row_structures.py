@@ -29,8 +29,8 @@ _LONG_ROW_COLUMNS = (2048, 4096, LONGEST_PART)
 _REGISTERS = 96
 """Of a thread, at most, for parts of rows that stay in registers: it computes with a part in f32 besides."""
 _FLAT_ELEMENTS = 32
-"""Of a part of a flat row that a thread stores: each has a place and a mask of its own at the row's ends. With 64 of them
-registers spill, with 32 where three consumers share them or parts of rows stay in them.
+"""Of a part of a flat row that a thread stores: each has a place and a mask of its own at the row's ends. With 64 of
+them registers spill, and with 32 where three consumers share them or parts of rows stay in them.
 """
 _OUTER_COLUMNS = (32, 64, 128, 256, 512)
 """Columns of a tile where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
