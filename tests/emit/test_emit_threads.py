@@ -21,7 +21,7 @@ from wsopt.interpret import mutants
 from wsopt.perf.price import lower
 from wsopt.program.combination import kept_by_threads
 from wsopt.program.facts import Arithmetic
-from wsopt.tensors.views import Reduction, Statement
+from wsopt.tensors.statements import Reduction, Statement
 
 
 def scaled(g: GraphBuilder) -> Symbol:

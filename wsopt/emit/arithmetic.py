@@ -24,7 +24,8 @@ from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES
 from wsopt.program.types import Structure
-from wsopt.tensors.views import BEFORE, K_BLOCK, Item, Reduction, Role, Scalar, Statement
+from wsopt.tensors.statements import BEFORE, Item, Reduction, Scalar, Statement
+from wsopt.tensors.views import K_BLOCK, Role
 
 Age = Callable[[str], int]
 """How many times a value has been made again since it was made for the present iteration."""

@@ -20,7 +20,8 @@ from wsopt.emit.sums import Accumulator, accumulator_names, accumulators
 from wsopt.graph.types import DType
 from wsopt.perf.splits import parts_at_once, rows_at_once
 from wsopt.program.combination import Combination
-from wsopt.tensors.views import BEFORE, FULL
+from wsopt.tensors.statements import BEFORE
+from wsopt.tensors.views import FULL
 
 _LEAST = 'float("-inf")'
 _VECTOR = 4

@@ -26,7 +26,8 @@ from wsopt.emit.tensors import GLUON
 from wsopt.emit.vectors import load
 from wsopt.graph.types import DType
 from wsopt.program.over_rows import bundle_parts, columns_of_thread, parts_together
-from wsopt.tensors.views import FULL, Output, Reduction, Role
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import FULL, Output, Role
 
 _WORKSPACE, _ARRIVALS = PARAMETERS
 COLUMN_BLOCKS = "column_blocks"

@@ -16,7 +16,8 @@ from wsopt.graph.types import DType
 from wsopt.program.combination import Combination, kept_by_threads
 from wsopt.program.ids import AGAIN
 from wsopt.program.row_layout import RowLayout, tile_layout
-from wsopt.tensors.views import BEFORE, FULL
+from wsopt.tensors.statements import BEFORE
+from wsopt.tensors.views import FULL
 
 _LAYOUT = "THREADS_LAYOUT"
 OWN = f"gl.SliceLayout(1, gl.SliceLayout(3, {_LAYOUT}))"

@@ -20,10 +20,10 @@ from wsopt.partition.cover import Chosen, Option, cover, coverable
 from wsopt.partition.norms import with_norms
 from wsopt.partition.one_loop import with_one_loop
 from wsopt.partition.pieces import Piece, bare_pieces
+from wsopt.partition.pitched_copies import with_pitched_copies
 from wsopt.partition.prices import Level, Price, Prices
-from wsopt.partition.rooms import with_rooms
-from wsopt.partition.turned import with_turned_scales
-from wsopt.partition.turns import with_turns
+from wsopt.partition.transpositions import with_exchanges
+from wsopt.partition.turned_scales import with_turned_scales
 from wsopt.partition.web import Web
 from wsopt.pool.local import LOCAL
 from wsopt.pool.workers import Workers
@@ -244,7 +244,7 @@ def _computing(graph: Graph, prices: Prices, others: Others | None) -> Cutter:
     if others is not None or found.computes:
         return found
     tried = [graph, written]
-    for steps in (with_rooms, lambda one: with_turns(with_rooms(one))):
+    for steps in (with_pitched_copies, lambda one: with_exchanges(with_pitched_copies(one))):
         for other in map(steps, (graph, written)):
             if other not in tried and (again := _cutter(other, prices, others)).computes:
                 return again

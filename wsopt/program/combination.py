@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from wsopt.program.ids import OpKind
 from wsopt.program.program import TileProgram
-from wsopt.tensors.views import BEFORE, Item, Reduction, Role, Statement
+from wsopt.tensors.statements import BEFORE, Item, Reduction, Statement
+from wsopt.tensors.views import Role
 
 _ROW = frozenset({Role.ROW})
 
