@@ -32,7 +32,8 @@ from wsopt.report.layout import counted
 Progress = Callable[[str, int, int], None]
 Others = Callable[[Piece], float]
 """Microseconds that somebody else takes for a group of nodes, infinite if nobody does."""
-_ROUNDS = 200
+_COVERS = 20
+"""Covers whose pieces alone are bounded. Each has another few of many small pieces; then all bounds come at once."""
 _CLEARLY = 0.75
 """The part of a graph's least time by rooflines that another way to write it has to be below."""
 
@@ -110,10 +111,12 @@ class Cutter:
     times: tuple[float, ...]
 
     def settled(self) -> Cut:
-        """The best cut, each of its kernels made. Raises as `cut`."""
-        graph, prices = self.web.graph, self.prices
-        for _ in range(_ROUNDS):
-            chosen = self.cover()
+        """The best cut, each of its kernels made. Raises as `cut`. Every round but the last knows a price better than
+        the one before, and there are two steps of each: they come to an end.
+        """
+        graph, prices, covers = self.web.graph, self.prices, 0
+        while True:
+            chosen, covers = self.cover(), covers + 1
             late = bool(prices.late) or time.monotonic() > prices.deadline.search_end
             made = self.chosen(made_only=True) if late else None
             if made is not None:
@@ -122,7 +125,8 @@ class Cutter:
                 raise _too_late(graph, prices)
             if not prices.improve(self.ours(chosen)):
                 return self.cut(chosen, least=chosen)
-        raise LoweringError(f"graph {graph.name}: no cut is settled after {_ROUNDS} covers")
+            if covers == _COVERS:
+                prices.bound(self.found.pieces)
 
     def cover(self) -> Chosen:
         """The best cover at the prices of now. Raises LoweringError where there is none."""
