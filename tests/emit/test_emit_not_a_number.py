@@ -10,6 +10,7 @@ import over_rows_graphs
 import pytest
 from emit_builds import Body, Emitted, build, graph_of
 from emit_builds import structure as of_products
+from emit_checks import check_machine_code
 from row_builds import structure as of_rows
 from test_emit_combined import split
 from test_emit_k_blocks import structure as of_values
@@ -81,6 +82,12 @@ def test_not_a_number_is_the_largest_of_its_row(name: str) -> None:
             missing = np.isnan(values.astype(np.float32))
             assert missing.any(), "the case shows nothing"
             np.testing.assert_array_equal(np.isnan(found[output].astype(np.float32)), missing, err_msg=output)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", CASES)
+def test_machine_code_is_what_was_asked_for(name: str) -> None:
+    check_machine_code(emitted(name))
 
 
 def maxima(body: Callable[[GraphBuilder], Symbol | tuple[Symbol, ...]]) -> list[bool]:
