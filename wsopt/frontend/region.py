@@ -39,7 +39,7 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (factors.Reciprocals.of, frozenset({Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
     (padding.pad_columns, frozenset({Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
     (padding.pad_rows, frozenset({Kind.ROWS})),
-    (KeptNans.of, frozenset(Kind)),
+    (KeptNans.of, frozenset({Kind.CHAIN, Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
 )
 """What is done to a graph's values, in order, and for which kinds of graphs."""
 
