@@ -23,7 +23,7 @@ from wsopt.partition.build import CutBuild
 from wsopt.pool.cluster import workers_at
 from wsopt.ranges.build import RangeBuild
 from wsopt.ranges.make import DEFAULT_KERNELS, MOST_KERNELS, build_range
-from wsopt.request import Progress, Request
+from wsopt.request import Progress, Request, clashes
 from wsopt.schedule.spec import parse_conditions
 
 AnyGraph = Graph | GraphBuilder | str | os.PathLike[str] | Mapping[str, Any]
@@ -64,7 +64,7 @@ def compile(
     if a check fails; TypeError for an argument of another kind. Nothing is written then.
     """
     read, record = as_graph(graph), _as_machine(machine)
-    _check_options(time_limit, tuned, card, under, scheduler, cut)
+    _check_options(time_limit=time_limit, tuned=tuned, card=card, under=under, scheduler=scheduler, cut=cut)
     conditions = None if under is None else parse_conditions(under, "under")
     _check_directory(directory)
     found = Request(
@@ -186,38 +186,15 @@ def _as_machine(machine: str | os.PathLike[str] | Machine) -> Machine:
     )
 
 
-def _check_options(
-    time_limit: float | None,
-    tuned: bool,
-    card: str | None,
-    under: str | None,
-    scheduler: str | None,
-    cut: bool,
-) -> None:
+def _check_options(**options: Any) -> None:
     """Raise InputError for options that are out of range or do not go together, TypeError for others."""
-    _check_time(time_limit)
-    _check_kind("under", under, str, 'conditions such as "consumers=2,ring=3", or None')
-    _check_kind("card", card, str, "a card's name, or None")
-    _check_kind("scheduler", scheduler, str, "the address of a Dask scheduler, or None")
-    if tuned and time_limit is not None:
-        raise InputError(
-            "time_limit", [Problem("", "does not go with tuned: a search cut short has no fixed candidates")]
-        )
-    if tuned and scheduler is not None:
-        raise InputError(
-            "scheduler",
-            [Problem("", "does not go with tuned: `wsopt tune --scheduler` finds the candidates")],
-        )
-    if tuned and under is not None:
-        raise InputError(
-            "under", [Problem("", "does not go with tuned: what was measured was made without conditions")]
-        )
-    if card is not None and not tuned:
-        raise InputError(
-            "card", [Problem("", "says whose measurements count, and wants tuned=True beside it")]
-        )
-    if cut and (tuned or under is not None):
-        raise InputError("cut", [Problem("", "does not go with options that are about one kernel's search")])
+    _check_time(options["time_limit"])
+    _check_kind("under", options["under"], str, 'conditions such as "consumers=2,ring=3", or None')
+    _check_kind("card", options["card"], str, "a card's name, or None")
+    _check_kind("scheduler", options["scheduler"], str, "the address of a Dask scheduler, or None")
+    given = (name for name, value in options.items() if value not in (None, False))
+    for name, why in clashes(given):
+        raise InputError(name, [Problem("", why)])
 
 
 def _check_kind(name: str, value: object, kind: type | UnionType, wanted: str) -> None:

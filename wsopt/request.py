@@ -1,8 +1,10 @@
-"""What is asked of a graph's build, and the build that answers it: one kernel, several, or what was measured."""
+"""What is asked of a graph's build, which options go together, and the build that answers it: one kernel, several, or
+what was measured.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from wsopt.batch import BuildTask, build_at
@@ -16,6 +18,30 @@ from wsopt.program.conditions import FREE, Conditions
 from wsopt.tune.tuned import tuned_build
 
 Progress = Callable[[str, int, int], None]
+
+_EXCLUDES = (
+    ("time_limit", "tuned", "a search that is cut short has no fixed candidates"),
+    ("scheduler", "tuned", "`wsopt tune --scheduler` finds the candidates"),
+    ("under", "tuned", "what was measured was made without conditions"),
+    ("tuned", "cut", "it is about one kernel"),
+    ("under", "cut", "it is about one kernel"),
+)
+"""Options that do not go with another, and why."""
+_WANTS = (("card", "tuned", "it says whose measurements count"),)
+"""Options that go only with another, and why."""
+
+
+def clashes(given: Iterable[str], spelled: Callable[[str], str] = str) -> Iterator[tuple[str, str]]:
+    """The options that do not go together among those that were given, each with the reason; `spelled` says how
+    whoever gave them writes their names.
+    """
+    there = frozenset(given)
+    for option, other, why in _EXCLUDES:
+        if {option, other} <= there:
+            yield option, f"does not go with {spelled(other)}: {why}"
+    for option, other, why in _WANTS:
+        if option in there and other not in there:
+            yield option, f"goes only with {spelled(other)}: {why}"
 
 
 @dataclass(frozen=True, slots=True)

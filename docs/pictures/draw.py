@@ -26,7 +26,7 @@ from wsopt.program.program import Item, Unit
 from wsopt.report.words import NamedOp, named_ops, operand
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import Reduction, Statement
+from wsopt.tensors.statements import Reduction, Statement
 
 INTERVALS = 2
 """How many initiation intervals are drawn."""

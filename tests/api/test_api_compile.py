@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from wsopt import request
 from wsopt.errors import InfeasibleError, InputError, RequirementError
 from wsopt.folder import read_folder
 from wsopt.machine import load_machine
+from wsopt.partition.build import CutBuild
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,7 +87,7 @@ def test_a_module_of_torch_is_told_what_to_do() -> None:
         ({"time_limit": float("nan")}, InputError, "time_limit: nan; give seconds"),
         ({"time_limit": 5, "tuned": True}, InputError, "time_limit: does not go with tuned"),
         ({"scheduler": "tcp://a:1", "tuned": True}, InputError, "scheduler: does not go with tuned"),
-        ({"card": "H200"}, InputError, "card: .* wants tuned=True beside it"),
+        ({"card": "H200"}, InputError, "card: goes only with tuned: it says whose"),
         ({"machine": "h20O"}, InputError, "did you mean h20"),
         ({"machine": 3}, TypeError, "machine is a card's name, .* this is an int"),
         ({"under": 5}, TypeError, "under is conditions such as .*; this is an int"),
@@ -215,25 +217,34 @@ def kernel_module(*, gpu: bool) -> ModuleType:
 
 
 def test_run_is_the_kernels_launcher(built: wsopt.Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[str] = []
+    loaded: list[dict[str, str]] = []
 
-    def load(source: str) -> ModuleType:
-        loaded.append(source)
+    def load(files: Iterable[tuple[str, str]], _load: object) -> ModuleType:
+        loaded.append(dict(files))
         return kernel_module(gpu=True)
 
     build_module._launcher.cache_clear()
     monkeypatch.setattr(build_module, "_loaded", load)
     assert built.run(x=1, w=2, self=3) == ({"x": 1, "w": 2, "self": 3}, None)
     assert built.run(x=1, out=4) == ({"x": 1}, 4)
-    assert loaded == [built.kernel]
+    assert loaded == [{"kernel.py": built.kernel}]
     build_module._launcher.cache_clear()
 
 
 def test_without_a_gpu_a_kernel_is_not_called(built: wsopt.Build, monkeypatch: pytest.MonkeyPatch) -> None:
     build_module._launcher.cache_clear()
-    monkeypatch.setattr(build_module, "_loaded", lambda source: kernel_module(gpu=False))
+    monkeypatch.setattr(build_module, "_loaded", lambda files, load: kernel_module(gpu=False))
     with pytest.raises(RequirementError, match="torch sees no GPU here"):
         built.run(x=1, w=2)
+
+
+def test_without_a_gpu_several_kernels_are_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = ModuleType("several")
+    several.KERNELS = (kernel_module(gpu=False),)  # type: ignore[attr-defined]
+    build_module._launcher.cache_clear()
+    monkeypatch.setattr(build_module, "_loaded", lambda files, load: several)
+    with pytest.raises(RequirementError, match="torch sees no GPU here"):
+        CutBuild({"kernel.py": ""}, {}, 0.0).run(x=1, w=2)
 
 
 # --- the package ----------------------------------------------------------------------------------------

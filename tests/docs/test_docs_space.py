@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import replay
 
-from wsopt.program.limits import RECORDS
+from wsopt.program.limit_records import RECORDS
 from wsopt.report.outside import outside_section
 from wsopt.schedule.certificate import Certificate
 from wsopt.solve.outside import outside_of

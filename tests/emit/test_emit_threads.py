@@ -21,7 +21,7 @@ from wsopt.interpret import mutants
 from wsopt.perf.price import lower
 from wsopt.program.combination import kept_by_threads
 from wsopt.program.facts import Arithmetic
-from wsopt.tensors.views import Reduction, Statement
+from wsopt.tensors.statements import Reduction, Statement
 
 
 def scaled(g: GraphBuilder) -> Symbol:
@@ -86,8 +86,8 @@ def test_what_cannot_come_together_is_exchanged_for_every_part() -> None:
     rowed = next(i for i in items if isinstance(i, Statement) and len(i.spans) == 1 and i.reads)
     foreign = replace(rowed, args=("elsewhere", *rowed.args[1:]))
     assert kept_by_threads([foreign if i is rowed else i for i in items]) is None
-    nan = [replace(i, keeps_nan=True) if isinstance(i, Reduction) and i.kind == "max" else i for i in items]
-    assert kept_by_threads(nan) is None
+    anew = [replace(i, rescale=i.name) if isinstance(i, Reduction) and i.kind == "max" else i for i in items]
+    assert kept_by_threads(anew) is None
 
 
 def test_an_exchange_is_paid_for_once_a_row() -> None:

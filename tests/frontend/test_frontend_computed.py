@@ -11,7 +11,8 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
-from wsopt.tensors.views import K_BLOCK, Role, Statement
+from wsopt.tensors.statements import Statement
+from wsopt.tensors.views import K_BLOCK, Role
 
 
 def _region(left: bool, transposed: bool = False) -> Region:

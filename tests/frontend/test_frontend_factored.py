@@ -18,7 +18,8 @@ from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.program import OpKind
 from wsopt.program.types import Sharing, Structure
-from wsopt.tensors.views import Reduction, Role, Statement, View
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import Role, View
 
 PROBLEM = Path(__file__).parents[2] / "problems" / "rms_norm_matmul.json"
 CUT = Structure(64, 128, 64, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1)

@@ -19,7 +19,8 @@ from wsopt.graph.reference import evaluate, random_inputs, relative_error
 from wsopt.graph.types import Graph
 from wsopt.lowering.reduced import reduced
 from wsopt.program.types import Sharing, Structure
-from wsopt.tensors.views import K_BLOCK, Bound, Reduction, Role, Statement
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import K_BLOCK, Bound, Role
 
 BATCH, GROUP, ROW, COLUMN, STREAM, INNER = (
     Role.BATCH,

@@ -9,7 +9,8 @@ from tile_graphs import region_of
 from wsopt.errors import LoweringError
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.tensors.views import Reduction, Role, Statement
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import Role
 
 
 def carried(region: Region) -> list[Reduction]:

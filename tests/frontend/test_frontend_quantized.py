@@ -11,7 +11,8 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.types import DType
-from wsopt.tensors.views import Packing, Role, Source, Statement
+from wsopt.tensors.statements import Statement
+from wsopt.tensors.views import Packing, Role, Source
 
 
 def region(

@@ -12,7 +12,8 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
 from wsopt.lowering.reduced import reduced
 from wsopt.program.types import Sharing, Structure
-from wsopt.tensors.views import Role, Statement
+from wsopt.tensors.statements import Statement
+from wsopt.tensors.views import Role
 
 ROW, COLUMN, STREAM, BATCH = Role.ROW, Role.COLUMN, Role.STREAM, Role.BATCH
 FULL = frozenset({ROW, COLUMN})

@@ -23,7 +23,8 @@ from wsopt.perf.price import lower
 from wsopt.program.program import Unit
 from wsopt.program.row_layout import RowLayout, row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure
-from wsopt.tensors.views import FULL, Reduction, Role, Statement
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import FULL, Role
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
 CUT = Structure(4, 512, 1, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1)

@@ -14,7 +14,8 @@ from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.meaning import cast_array
 from wsopt.graph.types import DType, Graph
 from wsopt.primitives import PRIMITIVES, comparison_of
-from wsopt.tensors.views import FAR, Bound, Reduction, Role, Scalar, Statement, View
+from wsopt.tensors.statements import Reduction, Scalar, Statement
+from wsopt.tensors.views import FAR, Bound, Role, View
 
 Array = npt.NDArray[Any]
 ROW, COLUMN, STREAM = Role.ROW, Role.COLUMN, Role.STREAM

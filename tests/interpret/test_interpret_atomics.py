@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import interpret_kernels as kernels
 import numpy as np
 import pytest
 
 from wsopt.interpret import InterpreterError, RaceError, execute
+from wsopt.interpret.added import Added
 from wsopt.interpret.faults import KernelFault
-from wsopt.interpret.run import rounded_alike
 
 STORE = "gl.store(workspace_ptr + place(work, index), sums)"
 ADD = 'gl.atomic_add(workspace_ptr + place(tile, index), sums, sem="relaxed", scope="gpu")'
@@ -81,8 +83,26 @@ def test_faults_of_atomics_are_found(change: tuple[str, str], fault: type[Kernel
         bits(case)
 
 
-def test_only_rounding_is_a_matter_of_the_order_of_sums() -> None:
-    before = np.asarray([1.0, -2.0, np.inf, 0.01], np.float32)
-    assert rounded_alike(before, before + np.float32(2**-9))
-    assert not rounded_alike(before, before + np.float32(2**-5))
-    assert not rounded_alike(before, np.asarray([1.0, -2.0, np.nan, 0.01], np.float32))
+def test_the_order_of_blocks_is_no_matter_of_the_bits() -> None:
+    assert len(bits(added())) == 1
+
+
+def test_a_small_difference_of_two_launches_is_no_rounding() -> None:
+    """Whichever part comes last adds to the sum a little of its own, less than bf16 rounds."""
+    case = added((READ, READ.rstrip() + " * (1 + work % SPLITS / 1024)\n"))
+    with pytest.raises(InterpreterError, match="output y: launch 2 gives other bits than the one before"):
+        bits(case)
+
+
+def test_terms_are_added_in_the_order_of_their_values_and_begin_anew_when_stored() -> None:
+    terms = [np.float32(2**24), np.float32(1.0), np.float32(-(2**24))]
+    for order in itertools.permutations(terms):
+        flat = np.zeros(3, np.float32)
+        added_up = Added(flat)
+        for term in order:
+            added_up.add(np.asarray([1]), np.asarray([term]))
+        assert flat.tolist() == [0.0, float(np.float32(-(2**24)) + np.float32(1) + np.float32(2**24)), 0.0]
+        added_up.forget(np.asarray([1]))
+        flat[1] = 5.0
+        added_up.add(np.asarray([0, 1]), np.asarray([2.0, 2.0], np.float32))
+        assert flat.tolist() == [2.0, 7.0, 0.0]

@@ -14,7 +14,8 @@ from wsopt.lowering.phases import k_block_phase, lane_sums
 from wsopt.machine import Machine
 from wsopt.perf.costs import cost
 from wsopt.program.types import Sharing, Structure
-from wsopt.tensors.views import BEFORE, Reduction, Role, Statement
+from wsopt.tensors.statements import BEFORE, Reduction, Statement
+from wsopt.tensors.views import Role
 
 CUT = Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, False, False, 1, 1)
 

@@ -17,7 +17,7 @@ from wsopt.partition.check import faults
 from wsopt.partition.cut import check_cuttable
 from wsopt.partition.make import build_cut
 from wsopt.partition.pieces import pieces_of
-from wsopt.partition.rooms import with_rooms
+from wsopt.partition.pitched_copies import with_pitched_copies
 from wsopt.partition.web import Web
 from wsopt.simulation import simulate
 
@@ -124,7 +124,7 @@ def odd(*, constant: bool = False, residual: bool = False) -> Graph:
 
 
 def test_an_operand_that_tma_cannot_begin_with_is_copied() -> None:
-    graph = with_rooms(odd(residual=True))
+    graph = with_pitched_copies(odd(residual=True))
     moved = {node.name for node in graph.nodes if node.op in ("pad", "slice")}
     assert moved == {"x_with_room", "x_copied", "w_with_room", "w_copied"}
     assert graph.type_of("x_with_room").shape == (70, 64)
@@ -138,7 +138,7 @@ def test_an_operand_that_tma_cannot_begin_with_is_copied() -> None:
 
 
 def test_a_constant_that_is_padded_before_the_launch_is_not_copied() -> None:
-    names = {node.name for node in with_rooms(odd(constant=True)).nodes}
+    names = {node.name for node in with_pitched_copies(odd(constant=True)).nodes}
     assert {"x_copied"} <= names
     assert "w_copied" not in names
 
@@ -157,7 +157,7 @@ def test_whole_rows_that_begin_where_tma_does_not_are_copied(
     h200: Machine, dtype: str, apart: int, room: int, constant: bool
 ) -> None:
     plain = pitched((apart, 1), dtype, constant=constant)
-    graph = with_rooms(plain)
+    graph = with_pitched_copies(plain)
     assert graph.type_of("x_with_room").shape == (64, room)
     assert pitch(graph, "x_copied") == room
     assert "w_copied" not in {node.name for node in graph.nodes}
@@ -168,16 +168,16 @@ def test_whole_rows_that_begin_where_tma_does_not_are_copied(
 
 def test_whole_rows_that_lie_apart_as_tma_takes_them_stay() -> None:
     for graph in (pitched((304, 1)), pitched((128, 1)), pitched((1, 64))):
-        assert with_rooms(graph) is graph
+        assert with_pitched_copies(graph) is graph
 
 
 def test_a_graph_whose_rows_tma_takes_stays_as_it_is() -> None:
     for graph in (mlp(), _fed(lambda g, x: g.softmax(x))):
-        assert with_rooms(graph) is graph
+        assert with_pitched_copies(graph) is graph
 
 
 def test_a_copy_is_a_piece_that_writes_rows_apart() -> None:
-    web = Web(with_rooms(odd(constant=True)))
+    web = Web(with_pitched_copies(odd(constant=True)))
     assert [node.name for node in web.solid] == ["x_with_room", "p", "y"]
     every = [one for n in range(1, 2 ** len(web.solid)) for one in pieces_of(web, n)]
     copies = [one for one in every if one.graph.outputs == ("x_copied",)]

@@ -211,8 +211,8 @@ def test_commands_for_one_kernel_say_which_folders_they_take(
         assert _wsopt(*arguments) == 2
         assert "give one of them, a folder in it such as kernels/0" in capsys.readouterr().err
     assert _wsopt("compile", str(built / "graph.json"), "--cut", "--under", "ring=3") == 2
-    assert "is for one kernel, not for a cut" in capsys.readouterr().err
-    with pytest.raises(InputError, match="cut: does not go with options"):
+    assert "does not go with --cut: it is about one kernel" in capsys.readouterr().err
+    with pytest.raises(InputError, match="under: does not go with cut"):
         wsopt.compile(gated_product(), cut=True, under="ring=3")
 
 

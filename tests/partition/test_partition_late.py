@@ -14,6 +14,7 @@ from partition_graphs import mlp
 from wsopt.deadline import Deadline
 from wsopt.errors import TimeOverError
 from wsopt.machine.types import Machine
+from wsopt.partition import cut as cutting
 from wsopt.partition import prices as pricing
 from wsopt.partition.build import CutBuild
 from wsopt.partition.command import compiled_text
@@ -72,6 +73,30 @@ def test_a_bound_that_is_late_leaves_the_roofline(h200: Machine) -> None:
         tasks[share] = pricing._Task(piece.graph, h200, spent(share), price)
     assert pricing._bounded(tasks[0.4]) is price
     assert pricing._bounded(tasks[0.2]).level is Level.BOUND
+
+
+def test_many_covers_are_followed_by_all_bounds_at_once(
+    h200: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many covers it takes, a cut is settled; and pieces that no cover has had yet are bounded together."""
+    asked: list[int] = []
+
+    def bounded(prices: Prices, pieces: dict[str, pricing.Piece]) -> dict[str, Price]:
+        asked.append(len(pieces))
+        return {key: Price(prices.known[key].microseconds, Level.BOUND) for key in pieces}
+
+    def solved(prices: Prices, pieces: dict[str, pricing.Piece]) -> dict[str, Price]:
+        return {key: Price(prices.known[key].microseconds, Level.SOLVED) for key in pieces}
+
+    monkeypatch.setattr(Prices, "_bounded", bounded)
+    monkeypatch.setattr(Prices, "_solved", solved)
+    monkeypatch.setattr(cutting, "_COVERS", 1)
+    cutter = _priced(h200, Deadline(), fused=Level.ROOFLINE, apart=Level.ROOFLINE)
+    different = len({piece.key for piece in cutter.found.pieces})
+    found = cutter.settled()
+    assert found.microseconds == 22.0
+    assert len(asked) == 2, "those of the first cover, then all others"
+    assert sum(asked) == different
 
 
 def test_a_process_elsewhere_has_the_same_time_left() -> None:

@@ -17,7 +17,7 @@ from wsopt.partition.candidates import find_candidates, groups
 from wsopt.partition.cut import cut
 from wsopt.partition.pieces import pieces_of
 from wsopt.partition.prices import Level, Price, Prices
-from wsopt.partition.turned import with_turned_scales
+from wsopt.partition.turned_scales import with_turned_scales
 from wsopt.partition.web import Web, bits, members
 
 

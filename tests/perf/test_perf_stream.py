@@ -176,3 +176,12 @@ def test_a_tile_takes_as_long_as_its_number_and_its_copies(rows: TileProgram, ca
     slow = replace(card, next_tile_cycles=9000.0)
     assert stream_effective_ii(taken, slow, 12) == grains(9000 + issue)
     assert stream_effective_ii(rows, slow, 12) < 9000
+
+
+def test_a_tile_that_takes_nothing_of_device_memory_has_an_interval(rows: TileProgram, card: Machine) -> None:
+    """What all tiles share comes from device memory once, and where nothing is stored no tile has any of it."""
+    free = (replace(op, unit=None) if op.unit is Unit.MEMORY else op for op in rows.ops)
+    pipes = (replace(op, pipes=tuple(one for one in op.pipes if one[0] is not Unit.MEMORY)) for op in free)
+    alone = replace(rows, ops=tuple(pipes))
+    assert held_cycles(alone)[Unit.MEMORY] == 0
+    assert 0 < effective_ii(alone, card, 2) <= effective_ii(rows, card, 2)

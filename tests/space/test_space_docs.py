@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from wsopt.errors import InputError
-from wsopt.program.limits import RECORDS, Limit
+from wsopt.program.limit_records import RECORDS
+from wsopt.program.limits import Limit
 from wsopt.space import docs
 from wsopt.space.figures import Figures, Gain, Row, load_figures, mean_ratio, to_json
 

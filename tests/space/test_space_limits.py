@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wsopt.program.limits import RECORD, RECORDS, Limit
+from wsopt.program.limit_records import RECORD, RECORDS
+from wsopt.program.limits import Limit
 
 PACKAGE = Path(__file__).parents[2] / "wsopt"
 TAG = "emitter.v1"
@@ -52,7 +53,9 @@ def said() -> frozenset[str]:
 
 def test_a_limit_in_the_sources_has_a_record() -> None:
     recorded = {place for record in RECORDS for place in record.places}
-    assert said() - GENERAL - recorded == set(), "a limit without a record: add one to program/limits.py"
+    assert said() - GENERAL - recorded == set(), (
+        "a limit without a record: add one to program/limit_records.py"
+    )
 
 
 def test_a_place_of_a_record_says_that_it_is_a_limit() -> None:

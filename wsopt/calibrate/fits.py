@@ -165,9 +165,9 @@ def _scalars() -> dict[str, Formula]:
     return found
 
 
-def _mma(place: str, columns: int, dtype: str = "bf16") -> Formula:
+def _mma(place: str, columns: int) -> Formula:
     """Cycles of a tensor instruction where two warpgroups keep the tensor core busy."""
-    name = f"mma.{dtype}.{place}.{columns}.4.2"
+    name = f"mma.bf16.{place}.{columns}.4.2"
     return lambda v: v[name] / (2 * 4 * MMA_PER_K_BLOCK)
 
 

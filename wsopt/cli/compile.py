@@ -84,20 +84,18 @@ def compile_(
     from wsopt.schedule.spec import parse_conditions
 
     under = listed(specs)
-    _tuned_options(tuned=tuned, card=card, time_limit=time_limit, under=under, scheduler=scheduler)
+    _check_options(time_limit=time_limit, tuned=tuned, card=card, under=under, scheduler=scheduler, cut=cut)
     conditions = None if under is None else parse_conditions(under, "--under")
     target = output or Path(f"{graph.stem}.wsopt")
     read = load_any(graph)
     asked = _Asked(load_machine(machine), target, time_limit, not no_cache, scheduler, as_json)
     check_target(target)
     if isinstance(read, SymbolicGraph):
-        _no_options_of_one_graph(tuned=tuned, under=under, cut=cut)
+        _no_options_of_one_graph(tuned=tuned, under=under is not None, cut=cut)
         _compile_range(read, asked, kernels)
         return
     if kernels is not None:
         raise typer.BadParameter("is for a graph with named dimensions (dims)", param_hint="--kernels")
-    if cut:
-        _one_kernel_options(tuned=tuned, under=under, what="is for one kernel, not for a cut")
     _compile_graph(read, asked, conditions, cut=cut, tuned=tuned, card=card)
 
 
@@ -168,44 +166,22 @@ def _compile_range(graph: SymbolicGraph, asked: _Asked, kernels: int | None) -> 
     asked.told(found.summary, found.seconds, compiled_text(found, asked.target))
 
 
-def _tuned_options(
-    *, tuned: bool, card: str | None, time_limit: float | None, under: str | None, scheduler: str | None
-) -> None:
-    """Refuse options that exclude `--tuned`, and the one that wants it."""
-    if tuned and time_limit is not None:
-        raise typer.BadParameter(
-            "does not go with --tuned: a search that is cut short has no fixed candidates",
-            param_hint="--time-limit",
-        )
-    if card is not None and not tuned:
-        raise typer.BadParameter(
-            "goes only with --tuned: it says whose measurements count", param_hint="--card"
-        )
-    if tuned and under is not None:
-        raise typer.BadParameter(
-            "does not go with --tuned: what `tune` has measured was made without conditions",
-            param_hint="--under",
-        )
-    if tuned and scheduler is not None:
-        raise typer.BadParameter(
-            "does not go with --tuned, which has the candidates from the cache; `tune --scheduler` finds them",
-            param_hint="--scheduler",
-        )
+def _check_options(**options: object) -> None:
+    """Refuse options that do not go together."""
+    from wsopt.request import clashes
+
+    def spelled(name: str) -> str:
+        return f"--{name.replace('_', '-')}"
+
+    given = (name for name, value in options.items() if value not in (None, False))
+    for name, why in clashes(given, spelled):
+        raise typer.BadParameter(why, param_hint=spelled(name))
 
 
-def _one_kernel_options(*, tuned: bool, under: str | None, what: str) -> None:
-    """Refuse options that are about one kernel, where a graph gets several."""
-    given = {"--tuned": tuned, "--under": under is not None}
-    for option in (option for option, there in given.items() if there):
-        raise typer.BadParameter(what, param_hint=option)
-
-
-def _no_options_of_one_graph(*, tuned: bool, under: str | None, cut: bool) -> None:
+def _no_options_of_one_graph(**given: bool) -> None:
     """Refuse options that are about a graph of numbers, where one has named dimensions."""
-    told = "is for graphs of numbers, not for one with dims"
-    _one_kernel_options(tuned=tuned, under=under, what=told)
-    if cut:
-        raise typer.BadParameter(told, param_hint="--cut")
+    for name in (name for name, there in given.items() if there):
+        raise typer.BadParameter("is for graphs of numbers, not for one with dims", param_hint=f"--{name}")
 
 
 def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:

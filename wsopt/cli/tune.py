@@ -19,7 +19,7 @@ def tune(
     ] = 8,
     machine: MachineName = "h200",
     seconds: Annotated[
-        float | None, typer.Option(min=1, metavar="S", help="start no measurement after these")
+        float | None, typer.Option(min=1, metavar="S", help="start no measurement after so many seconds")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="measure what is known already")] = False,
     scheduler: Annotated[

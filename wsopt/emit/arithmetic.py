@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wsopt.emit.called import FOR_ELEMENTS, LARGER, ROUNDINGS
+from wsopt.emit.called import FOR_ELEMENTS, LARGER, ROUNDINGS, reduction
 from wsopt.emit.expressions import Operand, broadcast, expression, for_elements, helpers, in_type, number
 from wsopt.emit.instructions import when
 from wsopt.emit.sums import accumulator_names, accumulators, cut_along, operand_layouts
@@ -24,7 +24,8 @@ from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES
 from wsopt.program.types import Structure
-from wsopt.tensors.views import BEFORE, K_BLOCK, Item, Reduction, Role, Scalar, Statement
+from wsopt.tensors.statements import BEFORE, Item, Reduction, Scalar, Statement
+from wsopt.tensors.views import K_BLOCK, Role
 
 Age = Callable[[str], int]
 """How many times a value has been made again since it was made for the present iteration."""
@@ -295,16 +296,15 @@ class Arithmetic:
         name, reduced = self.name(item.name, 0), operand(item.value)
         value = in_type(reduced.name, reduced, DType.F32)  # of a narrower type it would be computed in that
         if item.over_rows:
-            yield f"{name} = gl.maximum({name}, {value})" if item.kind == "max" else f"{name} += {value}"
+            self.called |= {"tl", LARGER} if item.kind == "max" else set()
+            yield f"{name} = {LARGER}({name}, {value})" if item.kind == "max" else f"{name} += {value}"
             return
         if reduced.spans == {Role.COLUMN}:  # weights of columns: each row has its own sum of them
             value = f"gl.zeros([CONSUMER_ROWS, TILE_COLUMNS], gl.float32, {self.layout}) + gl.expand_dims({value}, 0)"
-        whole = f"gl.{item.kind}({value}, axis=1)"
+        self.called |= {"tl", LARGER} if item.keeps_nan else set()
         if self.threads:
-            whole = f"gl.{item.kind}(gl.{item.kind}(by_threads({value}), axis=3), axis=1)"
-        if item.keeps_nan:
-            self.called |= {"tl", LARGER}
-            whole = f"gl.reduce({value}, 1, {LARGER})"
+            value = reduction(item.kind, f"by_threads({value})", 3, keeps_nan=item.keeps_nan)
+        whole = reduction(item.kind, value, 1, keeps_nan=item.keeps_nan)
         if not self.carried:
             yield f"{name} = {whole}"
             return

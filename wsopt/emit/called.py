@@ -23,6 +23,14 @@ ROUNDINGS = {"round_f16": "f16", "round_bf16": "bf16"}
 LARGER = "larger"
 """The function that gives the larger of two numbers, or what is not a number."""
 
+
+def reduction(kind: str, values: str, axis: int, *, keeps_nan: bool = False) -> str:
+    """The call that reduces values along an axis: to a sum, or to a maximum, which drops what is not a number unless
+    it is to be kept.
+    """
+    return f"gl.reduce({values}, {axis}, {LARGER})" if keeps_nan else f"gl.{kind}({values}, axis={axis})"
+
+
 LARGEST_OF_GROUPS = "largest_of_groups"
 """The function that gives each element of a row the largest of its group."""
 

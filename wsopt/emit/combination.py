@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from wsopt.emit import text
 from wsopt.emit.arithmetic import ROW, Arithmetic
+from wsopt.emit.called import LARGER
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import write
 from wsopt.emit.plan import KernelPlan
@@ -20,7 +21,8 @@ from wsopt.emit.sums import Accumulator, accumulator_names, accumulators
 from wsopt.graph.types import DType
 from wsopt.perf.splits import parts_at_once, rows_at_once
 from wsopt.program.combination import Combination
-from wsopt.tensors.views import BEFORE, FULL
+from wsopt.tensors.statements import BEFORE
+from wsopt.tensors.views import FULL
 
 _LEAST = 'float("-inf")'
 _VECTOR = 4
@@ -131,7 +133,7 @@ class Parts:
             f"rows = begin + gl.arange(0, COMBINED_ROWS, layout=gl.SliceLayout(1, {layout}))",
             "inside = row + rows < row_extent",
             f"places = places_in(rows, {one.columns}, {layout})",
-            *self._maxima(layout),
+            *self._maxima(layout, writer),
             *self._starts(one, layout, rows=last),
             self._each(self._added(one, writer, rows=last)),
             "thread_barrier()  # all have read the first part",
@@ -165,16 +167,20 @@ class Parts:
         stride = "(CONSUMERS * PARTIAL_SUMS)" if self.plan.s.at_once > 1 else "PARTIAL_SUMS"
         return f"one_part = first_part + part * {stride}"
 
-    def _maxima(self, layout: str) -> Iterator[str]:
+    def _maxima(self, layout: str, writer: Arithmetic) -> Iterator[str]:
         """The largest maximum of all parts, for each row."""
         if not self.together.maxima:
             return
         for name in self.together.maxima:
             start = f"gl.full([COMBINED_ROWS], {_LEAST}, gl.float32, gl.SliceLayout(1, {layout}))"
             yield f"{self._all(name)} = {start}"
+        larger = {
+            name: LARGER if name in self.together.keep_nan else "gl.maximum" for name in self.together.maxima
+        }
+        writer.called |= {LARGER, "tl"} if self.together.keep_nan else set()
         lines = (
-            f"{self._all(name)} = gl.maximum({self._all(name)}, {self._row_load(name, _LEAST)})"
-            for name in self.together.maxima
+            f"{self._all(name)} = {function}({self._all(name)}, {self._row_load(name, _LEAST)})"
+            for name, function in larger.items()
         )
         yield self._each([self._one_part(), *lines])
 

@@ -42,7 +42,7 @@ from wsopt.program.ranges import LiveLoops
 from wsopt.program.types import Space, row_role
 from wsopt.schedule.program_order import consumer_order
 from wsopt.schedule.types import PartitionRole
-from wsopt.tensors.views import Statement
+from wsopt.tensors.statements import Statement
 
 
 @dataclass(frozen=True, slots=True)

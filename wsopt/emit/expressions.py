@@ -11,7 +11,8 @@ from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family
 from wsopt.program.types import Structure, row_role
-from wsopt.tensors.views import Role, Scalar, Statement
+from wsopt.tensors.statements import Scalar, Statement
+from wsopt.tensors.views import Role
 
 _WHOLE = (DType.I32, DType.I8)
 """Element types that are compared and computed with as i32."""

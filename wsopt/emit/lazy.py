@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from wsopt.emit.instructions import when
 from wsopt.emit.operations import Operations
 from wsopt.program.program import TileOp
-from wsopt.tensors.views import BEFORE
+from wsopt.tensors.statements import BEFORE
 
 
 def kept(operations: Operations, op: TileOp, *, masked: bool) -> Iterator[str]:

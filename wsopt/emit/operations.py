@@ -24,7 +24,8 @@ from wsopt.program.ids import AGAIN, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
-from wsopt.tensors.views import FULL, K_BLOCK, Item, Packing, Role, Source, Statement, View
+from wsopt.tensors.statements import Item, Statement
+from wsopt.tensors.views import FULL, K_BLOCK, Packing, Role, Source, View
 
 _RESULTS = (ValueKind.VALUE, ValueKind.RESULT)
 """Products' outputs that a loop computes with."""

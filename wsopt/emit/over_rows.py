@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.arithmetic import Arithmetic
+from wsopt.emit.called import LARGER, reduction
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
 from wsopt.emit.instructions import when
@@ -26,7 +27,8 @@ from wsopt.emit.tensors import GLUON
 from wsopt.emit.vectors import load
 from wsopt.graph.types import DType
 from wsopt.program.over_rows import bundle_parts, columns_of_thread, parts_together
-from wsopt.tensors.views import FULL, Output, Reduction, Role
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import FULL, Output, Role
 
 _WORKSPACE, _ARRIVALS = PARAMETERS
 COLUMN_BLOCKS = "column_blocks"
@@ -38,7 +40,7 @@ _VECTOR = 4
 """Elements of f32 that a thread loads at a time, 16 bytes."""
 _COLUMN = frozenset({Role.COLUMN})
 _STARTS = {"sum": "0.0", "max": 'float("-inf")'}
-_TOGETHER = {"sum": "result + value", "max": "gl.maximum(result, value)"}
+_TOGETHER = {"sum": "result + value", "max": f"{LARGER}(result, value)"}
 _OF_PARTS = {"sum": "added_up", "max": "largest_of"}
 """The device functions that bring parts together, by the kind of reduction."""
 
@@ -115,7 +117,7 @@ def ended(plan: KernelPlan) -> list[str]:
         f"own_part = {'first_place' if plan.columns else _WORKSPACE} + part * PARTIAL_SUMS",
         f"within = gl.arange(0, TILE_COLUMNS, layout={layout})",
         *(
-            f"gl.store({_place('own_part', number)}, gl.{one.kind}({plan.value(one.name)}, axis=0))"
+            f"gl.store({_place('own_part', number)}, {_of_tile(one, plan.value(one.name))})"
             for number, one in enumerate(plan.carried)
         ),
         f"{_END}({', '.join(_arguments(plan))})",
@@ -164,6 +166,11 @@ def _arguments(plan: KernelPlan) -> Iterator[str]:
     """What it is called with."""
     own = dict(zip(PARAMETERS, ("first_place", "first_counter"), strict=True)) if plan.columns else {}
     return (own.get(name, name) for name in _parameters(plan))
+
+
+def _of_tile(one: Reduction, value: str) -> str:
+    """The call that reduces the rows of a tile to one value a column."""
+    return reduction(one.kind, value, 0, keeps_nan=one.kind == "max")
 
 
 def _place(begin: str, number: int) -> str:

@@ -28,7 +28,8 @@ from wsopt.program.ranges import LiveLoops, live_loops
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import BATCHES, BEFORE, Item, Output, Reduction, Role, Source, takes_row
+from wsopt.tensors.statements import BEFORE, Item, Reduction, takes_row
+from wsopt.tensors.views import BATCHES, Output, Role, Source
 
 STATIONARY = Slots("stationary", "STATIONARY_SETS")
 """The sets of tiles that a block holds through its loop."""

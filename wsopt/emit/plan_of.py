@@ -28,7 +28,8 @@ from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Structure, column_role, row_role
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import BATCHES, Output, Reduction, Role, Source, Statement
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import BATCHES, Output, Role, Source
 
 
 def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPlan:

@@ -22,7 +22,8 @@ from wsopt.emit.vectors import load_text
 from wsopt.graph.types import DType
 from wsopt.program.ids import AGAIN, OpKind
 from wsopt.program.program import TileOp
-from wsopt.tensors.views import FULL, Reduction, Role
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import FULL, Role
 
 
 def loops_over_rows(operations: Operations) -> list[Loop]:

@@ -32,9 +32,9 @@ def _sums(plan: KernelPlan, name: str, consumer: str, visit: str = "visit") -> s
     return f"{name}_sums.index({text.of_slot(which, plan.s.consumers, consumer)})"
 
 
-def _full(plan: KernelPlan, visit: str = "visit") -> str:
+def _full(plan: KernelPlan) -> str:
     """The barrier that says that the sums of a set are whole."""
-    return _SETS.full(visit) if plan.s.persistent else f"{_SETS.name}_full.index(0)"
+    return _SETS.full("visit") if plan.s.persistent else f"{_SETS.name}_full.index(0)"
 
 
 def _released(plan: KernelPlan) -> list[str]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit.arithmetic import ROW, Arithmetic
+from wsopt.emit.called import reduction
 from wsopt.emit.expressions import Operand
 from wsopt.emit.plan import KernelPlan
 from wsopt.graph.types import DType
 from wsopt.program.combination import Combination, kept_by_threads
 from wsopt.program.ids import AGAIN
 from wsopt.program.row_layout import RowLayout, tile_layout
-from wsopt.tensors.views import BEFORE, FULL
+from wsopt.tensors.statements import BEFORE
+from wsopt.tensors.views import FULL
 
 _LAYOUT = "THREADS_LAYOUT"
 OWN = f"gl.SliceLayout(1, gl.SliceLayout(3, {_LAYOUT}))"
@@ -70,8 +72,9 @@ def together(plan: KernelPlan) -> Iterator[str]:
     if parts is None:
         return
     for name in parts.maxima:
-        yield f"{_wide(plan, name)} = gl.expand_dims(gl.max({plan.value(name)}, axis=1), 1)"
-        yield f"{whole_name(plan, name)} = {_in_rows(f'gl.max({plan.value(name)}, axis=1)')}"
+        largest = reduction("max", plan.value(name), 1, keeps_nan=name in parts.keep_nan)
+        yield f"{_wide(plan, name)} = gl.expand_dims({largest}, 1)"
+        yield f"{whole_name(plan, name)} = {_in_rows(largest)}"
     writer = _writer(plan, parts)
     yield from writer.phase(tuple(one.name for one in parts.statements), lambda _: 0, masked=True)
     for name, factor in parts.sums:

@@ -19,19 +19,8 @@ from wsopt.frontend.over_rows import ending, is_carried
 from wsopt.frontend.segments import offsets_use
 from wsopt.frontend.types import Contraction, Region
 from wsopt.frontend.values import OVER_ROWS, REDUCTIONS, SINKS, Draft, Term, Value, reachable
-from wsopt.tensors.views import (
-    BEFORE,
-    FULL,
-    K_BLOCK,
-    Item,
-    Output,
-    Reduction,
-    Role,
-    Scalar,
-    Share,
-    Source,
-    Statement,
-)
+from wsopt.tensors.statements import BEFORE, Item, Reduction, Scalar, Statement
+from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Share, Source
 
 _READS = {
     "source": ("",),

@@ -19,7 +19,7 @@ from wsopt.graph.meaning import Array
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.primitives import PRIMITIVES, Family, comparison_of, family_of
-from wsopt.tensors.views import Scalar
+from wsopt.tensors.statements import Scalar
 
 OPERANDS = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2, DType.F32)
 """Element types of the tensor cores' operands; of f32 they take the leading bits, which are tf32."""

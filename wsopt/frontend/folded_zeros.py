@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
-from wsopt.tensors.views import WITHOUT_FRACTION, Packing, Source, Statement
+from wsopt.tensors.statements import Statement
+from wsopt.tensors.views import WITHOUT_FRACTION, Packing, Source
 
 
 def fold_zeros(region: Region) -> Region:

@@ -16,7 +16,8 @@ from wsopt.frontend.joining import one_axis
 from wsopt.frontend.kinds import depending, feeding, reduces_rows
 from wsopt.frontend.values import OVER_ROWS
 from wsopt.graph.types import Node
-from wsopt.tensors.views import FULL, Item, Reduction, Role, Statement
+from wsopt.tensors.statements import Item, Reduction, Statement
+from wsopt.tensors.views import FULL, Role
 
 CARRIED = {"reduce_sum": "sum_of_rows", "reduce_max": "max_of_rows", "reduce_min": "max_of_rows"}
 """Operations that blocks carry from tile to tile, with the primitive that does it; a minimum by negation."""

@@ -140,12 +140,10 @@ def pad_stream(draft: Draft) -> Draft:
     padded = padder.run()
     if padder.unmasked and end_is_masked(draft.bounds, rows, stream):
         return replace(draft, end=End.MASKS)
-    pairs = draft.unmasked.items()
-    renewed = {str(padder.term(outer)): padder.term(inner) for outer, inner in pairs if outer in padder.new}
     if not padder.unmasked:
-        return replace(padded, unmasked=renewed)
+        return padded
     bounds = (*draft.bounds, Bound(0, -1, stream - 1))
-    return replace(padded, bounds=bounds, unmasked=renewed | padder.unmasked, end=End.BOUND)
+    return replace(padded, bounds=bounds, unmasked={**padded.unmasked, **padder.unmasked}, end=End.BOUND)
 
 
 _LEAST_COLUMNS = 64

@@ -10,6 +10,7 @@ from wsopt.frontend import block_factors, factors, masks, narrow, online, paddin
 from wsopt.frontend.assemble import assemble
 from wsopt.frontend.axes import Axes
 from wsopt.frontend.folded_zeros import fold_zeros
+from wsopt.frontend.kept_nans import KeptNans
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.linear_sums import LinearSums
 from wsopt.frontend.packing import pack_constants
@@ -38,6 +39,7 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (factors.Reciprocals.of, frozenset({Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
     (padding.pad_columns, frozenset({Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
     (padding.pad_rows, frozenset({Kind.ROWS})),
+    (KeptNans.of, frozenset({Kind.CHAIN, Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
 )
 """What is done to a graph's values, in order, and for which kinds of graphs."""
 

@@ -15,7 +15,6 @@ from wsopt.frontend import remedies
 from wsopt.frontend.apart import taken_apart
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.elementwise import assign_elementwise
-from wsopt.frontend.expand import OPERANDS
 from wsopt.frontend.joining import one_axis
 from wsopt.frontend.kinds import (
     MAX_HEAD,
@@ -23,125 +22,25 @@ from wsopt.frontend.kinds import (
     chained_products,
     computed_side,
     feeding,
-    gathered,
-    input_path,
     is_matmul,
     kind_of,
     matmul_dims,
     paged,
-    producer,
 )
 from wsopt.frontend.pages import check_pages, own_gathers
+from wsopt.frontend.refused_nodes import check_nodes, check_operands
 from wsopt.frontend.relations import relate_axes
 from wsopt.frontend.results import check_elementwise, check_width, columns_apart
 from wsopt.frontend.row_roles import assign_rows
-from wsopt.frontend.segments import assign_segments, check_segments
+from wsopt.frontend.segments import assign_segments
 from wsopt.frontend.several_axes import with_joined_reductions
 from wsopt.frontend.short_axes import with_short_axes
 from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.frontend.steps import with_steps_as_axes
 from wsopt.frontend.turned_products import with_turned_products
 from wsopt.frontend.widened import with_bare_operands
-from wsopt.graph.types import DType, Graph, Node
+from wsopt.graph.types import Graph, Node
 from wsopt.tensors.views import K_BLOCK, Role
-
-_PLACES = {
-    Kind.PRODUCTS: "",
-    Kind.COMPUTED: " where others are computed",
-    Kind.FACTORED: "",
-    Kind.CHAIN: " in a chain of products",
-    Kind.SCALED: " where their rows are reduced",
-    Kind.REDUCED: " where the product's rows are reduced",
-}
-"""Where operands stand, for refusals of their element type."""
-
-# --- operands -------------------------------------------------------------------------------------------
-
-
-def _check_operands(
-    graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[str, ...], computed: int | None
-) -> None:
-    """Refuse operands of other types than the tensor cores', and computed ones; the left ones of `fed` may be, and
-    all of the `computed` side.
-    """
-    plain = kind in (Kind.PRODUCTS, Kind.FACTORED)
-    for node in matmuls if kind is not Kind.FACTORED else ():
-        for operand in (one for one in range(node.name in fed, 2) if one != computed):
-            name = node.tensors[operand]
-            if kind is Kind.CHAIN and gathered(graph, name):
-                continue
-            if input_path(graph, name) is None:
-                raise LoweringError(
-                    f"node {node.name}: operand {operand} of the matmul is computed by "
-                    f"{producer(graph, name).op} node {name}; it has to be an input of the graph "
-                    "(or a reshape or transpose of one): "
-                    f"{remedies.computed_operand(graph, name)}"
-                )
-    allowed = OPERANDS if plain else (DType.F16, DType.BF16)
-    for node in matmuls:
-        dtype = graph.type_of(node.tensors[0]).dtype
-        if dtype not in allowed:
-            raise LoweringError(
-                f"node {node.name}: operands of {dtype.value} are not lowered{_PLACES[kind]}; "
-                + remedies.OPERAND_TYPE.format(", ".join(one.value for one in allowed))
-            )
-        if dtype is DType.F32 and node.attr("precision", str) == "ieee":
-            raise LoweringError(f"node {node.name}: {remedies.IEEE}")
-        if not plain and node.attr("accumulate", str) == "promoted":
-            raise LoweringError(
-                f"node {node.name}: promoted sums are not lowered{_PLACES[kind]}; {remedies.PROMOTED}"
-            )
-
-
-def _check_slices(graph: Graph) -> None:
-    """Refuse slices of what is computed, and zeros around it; those that slices of inputs make are written so."""
-    for node in (node for node in graph.nodes if node.op in ("slice", "pad")):
-        if input_path(graph, node.name) is None:
-            what = "around which it puts zeros" if node.op == "pad" else "of which it is a slice"
-            raise LoweringError(
-                f"node {node.name}: {node.tensors[0]}, {what}, is computed; "
-                f"{remedies.computed_before([node.tensors[0]])}"
-            )
-
-
-def _check_joints(graph: Graph, kind: Kind) -> None:
-    """Refuse tensors one behind the other but where elements alone are computed."""
-    for node in (node for node in graph.nodes if node.op == "concat"):
-        if kind is not Kind.ELEMENTWISE:
-            raise LoweringError(
-                f"node {node.name}: concat is not lowered beside products and reductions; {remedies.OWN_OUTPUTS}"
-            )
-
-
-def _check_gathers(graph: Graph, kind: Kind) -> None:
-    """Refuse elements at indices beside products, but for pages of operands, and of what is computed or seen in
-    parts.
-    """
-    pages = paged(graph)
-    for node in (node for node in graph.nodes if node.op == "gather"):
-        names = " and ".join(name for name in node.tensors if input_path(graph, name) is None)
-        if names:
-            raise LoweringError(
-                f"node {node.name}: {names}, of which it reads elements at indices, is computed; "
-                f"{remedies.computed_before(names.split(' and '))}"
-            )
-        if kind is Kind.CHAIN and node.name in pages:
-            continue
-        if kind not in (Kind.ELEMENTWISE, Kind.ROWS):
-            raise LoweringError(
-                f"node {node.name}: gather is not lowered beside products; {remedies.computed_before([node.name])}"
-            )
-
-
-def _check_added_rows(graph: Graph) -> None:
-    """Refuse rows that are added by index: no kernel adds what others may add to in one order."""
-    for node in (node for node in graph.nodes if node.op == "scatter_add"):
-        raise LoweringError(
-            f"node {node.name}: scatter_add is not lowered; {remedies.rows_by_product(graph, node)}"
-        )
-
-
-# --- roles ----------------------------------------------------------------------------------------------
 
 
 def _assign_role(axes: Axes, node: Node, use: str, dim: int, role: Role) -> None:
@@ -381,14 +280,10 @@ def _axes_as_written(graph: Graph, *, held: bool) -> Axes:
     graph = with_joined_reductions(with_bare_operands(graph))
     kind, graph = kind_of(graph), own_gathers(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]
-    _check_slices(graph)
-    _check_joints(graph, kind)
-    _check_gathers(graph, kind)
-    check_segments(graph, kind)
-    _check_added_rows(graph)
+    check_nodes(graph, kind)
     sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
-    _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)
+    check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)
     if kind.plain:
         check_elementwise(graph, kind)
     axes = relate_axes(graph, kind, sums)

@@ -12,7 +12,8 @@ from dataclasses import replace
 from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, family_of
-from wsopt.tensors.views import K_BLOCK, Packing, Source, Statement
+from wsopt.tensors.statements import Statement
+from wsopt.tensors.views import K_BLOCK, Packing, Source
 
 _Body = dict[str, Statement]
 

@@ -13,7 +13,8 @@ from enum import StrEnum
 
 from wsopt.graph.types import DType
 from wsopt.tensors.orders import row_tiles
-from wsopt.tensors.views import FULL, Bound, Output, Reduction, Role, Source, Statement, View, takes_row
+from wsopt.tensors.statements import Reduction, Statement, takes_row
+from wsopt.tensors.views import FULL, Bound, Output, Role, Source, View
 
 
 @dataclass(frozen=True, slots=True)

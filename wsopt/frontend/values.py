@@ -6,7 +6,7 @@ copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -189,7 +189,14 @@ class Rewriter:
         self.pool = Pool(self.draft.pool.rules, along=self.draft.pool.along)
         for name, value in self.draft.live().items():
             self.new[name] = self._visit(name, value, tuple(map(self.term, value.args)))
-        return replace(self.draft, pool=self.pool, outputs=tuple(map(self.term, self.draft.outputs)))
+        outputs = tuple(map(self.term, self.draft.outputs))
+        return replace(self.draft, pool=self.pool, outputs=outputs, unmasked=dict(self._unmasked()))
+
+    def _unmasked(self) -> Iterator[tuple[str, Term]]:
+        """The choices by bounds that are left, by their new names."""
+        for choice, value in self.draft.unmasked.items():
+            if isinstance(made := self.new.get(choice), str):
+                yield made, self.term(value)
 
     def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         """The new value for an old one, whose operands have become `args`."""

@@ -267,8 +267,12 @@ _OTHERS: tuple[OpSpec, ...] = (
     _GATHER,
     _SCATTER_ADD,
     _reduction("reduce_sum", rule.arithmetic, value.reduction(np.sum), "The sum along `axis`."),
-    _reduction("reduce_max", rule.arithmetic, value.reduction(np.max), "The largest along `axis`."),
-    _reduction("reduce_min", rule.arithmetic, value.reduction(np.min), "The smallest along `axis`."),
+    _reduction(
+        "reduce_max", rule.arithmetic, value.reduction(np.max), "The largest along `axis`; nan if one is."
+    ),
+    _reduction(
+        "reduce_min", rule.arithmetic, value.reduction(np.min), "The smallest along `axis`; nan if one is."
+    ),
     _reduction("reduce_mean", rule.real, value.reduce_mean, "The mean along `axis`, in f32."),
     _reduction(
         "reduce_argmax",

@@ -38,7 +38,6 @@ class Machine:
         self._program: Program | None = None
         self._scratch: list[Storage] = []  # what kernels of a call of the launcher were given
         self._whole = True
-        self.unordered = False  # sums of numbers were rounded in whatever order blocks came
 
     @property
     def program(self) -> Program:
@@ -81,7 +80,6 @@ class Machine:
             self._run(number, (x, y, z), shape, warps, lambda: function(*device_args, **named))
         for storage in scratch.values():
             storage.end_launch()
-            self.unordered |= storage.unordered
 
     def end_call(self) -> bool:
         """The launcher's call is over: was there scratch? InterpreterError where it leaves other than it found."""

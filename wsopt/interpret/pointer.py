@@ -74,11 +74,11 @@ class Pointer:
             self.storage.scratch.store(program, chosen, scalar=not self.type.shape)
             self.storage.stamp(self.storage.stamps, chosen, launch)
         wanted = np.broadcast_to(data, offsets.shape)[active]
-        self.storage.flat[chosen] = dtypes.convert(wanted, self.dtype)
+        self.storage.put(chosen, dtypes.convert(wanted, self.dtype))
 
     def atomic_add(self, value: Any, mask: Any, semantics: str, scope: str, program: Program) -> Tensor:
         """`gl.atomic_add` in `program`: the value before of a scalar, poison where it is masked and of a tensor,
-        whose elements are added in no order.
+        whose elements are added in whatever order blocks come.
 
         InterpreterError for a tensor that is no scratch (sums would depend on the order of blocks), and for types
         without such an instruction.
@@ -98,13 +98,12 @@ class Pointer:
             storage.check_written(storage.stamps[chosen])
             if shape:
                 storage.scratch.add(program, chosen, semantics, scope)
-                storage.unordered |= not np.issubdtype(self.dtype.numpy, np.integer)
             else:
                 storage.scratch.atomic(program, chosen, semantics, scope)
                 result[...] = storage.flat[chosen[0]]
             storage.stamp(storage.stamps, chosen, program.launch)
             added = value.data if isinstance(value, Tensor) else np.asarray(value)
-            storage.flat[chosen] += dtypes.convert(np.broadcast_to(added, offsets.shape)[active], self.dtype)
+            storage.add(chosen, dtypes.convert(np.broadcast_to(added, offsets.shape)[active], self.dtype))
         return Tensor(result, self.dtype, layout)
 
     def _addresses(self, mask: Any) -> tuple[Array, Array, Array, Any]:

@@ -72,9 +72,7 @@ def execute(
 def _launched(
     names: Mapping[str, Any], tensors: Mapping[str, HostTensor], machine: Machine, launches: int | None
 ) -> dict[str, HostTensor]:
-    """Launch the kernel so often; return the outputs of the last launch, equal in all, but for their rounding where
-    sums were added up in whatever order blocks came. None is as in `execute`.
-    """
+    """Launch the kernel so often; return the outputs of the last launch, equal in all. None is as in `execute`."""
     launch, outputs = _bound(names, tensors)
     for name, tensor in outputs.items():
         tensor.storage.name, tensor.storage.role = name, Role.OUTPUT
@@ -90,26 +88,9 @@ def _launched(
         launch()
         machine.end_call()
         for (name, tensor), before in zip(outputs.items(), first, strict=True):
-            after = tensor.storage.flat
-            if after.tobytes() != before.tobytes() and not (
-                machine.unordered and rounded_alike(before, after)
-            ):
+            if tensor.storage.flat.tobytes() != before.tobytes():
                 raise InterpreterError(f"output {name}: launch {number} gives other bits than the one before")
     return outputs
-
-
-_ROUNDED = 2.0**-7
-"""Share of the largest element by which elements may differ whose sums were rounded in another order: bf16's."""
-
-
-def rounded_alike(before: Array, after: Array) -> bool:
-    """Whether two launches' elements differ by no more than the order of their sums can make of them."""
-    one, other = before.astype(np.float64), after.astype(np.float64)
-    known = np.isfinite(one)
-    if not np.array_equal(one[~known], other[~known], equal_nan=True):
-        return False
-    largest = np.abs(one[known]).max(initial=0.0)
-    return bool((np.abs(one[known] - other[known]) <= _ROUNDED * largest).all())
 
 
 def _bound(

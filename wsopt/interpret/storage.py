@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from wsopt.interpret import dtypes
+from wsopt.interpret.added import Added
 from wsopt.interpret.dtypes import INT1, Array, DType
 from wsopt.interpret.faults import InterpreterError, RaceError
 from wsopt.interpret.layouts import NVMMASharedLayout
@@ -53,7 +54,7 @@ class Storage:
         self.stamps: NDArray[np.int16] = np.full(extent, NEVER if poisoned else BEFORE, np.int16)
         self._roles = [role]  # one for all that see this memory
         self.scratch: Scratch | None = None
-        self.unordered = False  # numbers were rounded in whatever order they were added to it
+        self._added: Added | None = None  # what atomics have added to it in this launch, of numbers
         self._as_given = (
             not poisoned
         )  # every stamp is BEFORE: true of an input for good, which so needs no look
@@ -76,11 +77,26 @@ class Storage:
 
     def begin_launch(self, name: str) -> None:
         """Scratch goes by the name of the kernel's parameter; its accesses by that kernel are looked at."""
-        self.name, self.scratch = name, Scratch(name, self.flat.size)
+        self.name, self.scratch, self._added = name, Scratch(name, self.flat.size), None
 
     def end_launch(self) -> None:
         """The kernel has ended: what it did is ordered before all that comes."""
         self.scratch = None
+
+    def add(self, elements: Array, values: Array) -> None:
+        """Atomics add values to elements: of numbers the sum is rounded in an order that is no block's."""
+        if np.issubdtype(self.flat.dtype, np.integer):
+            self.flat[elements] += values
+            return
+        if self._added is None:
+            self._added = Added(self.flat)
+        self._added.add(elements, values)
+
+    def put(self, elements: Array, values: Array) -> None:
+        """Store values in elements, whatever was added to them before."""
+        self.flat[elements] = values
+        if self._added is not None:
+            self._added.forget(elements)
 
     def keep_found(self) -> None:
         """Note what a launcher's call finds in scratch: nothing in what `torch.empty` made."""

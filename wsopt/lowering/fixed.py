@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsopt.frontend.types import Region
-from wsopt.tensors.views import Role, View, takes_row
+from wsopt.tensors.statements import takes_row
+from wsopt.tensors.views import Role, View
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasteriz
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Operands, Sums, target_of
 from wsopt.tensors.orders import is_turned
-from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, Item, Reduction, Role, Source, reduces_row
+from wsopt.tensors.statements import Item, Reduction, reduces_row
+from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, Role, Source
 
 Cuttable = Region
 """What can be cut to structures. Only the front end and the lowering look inside."""

@@ -17,7 +17,8 @@ from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.types import Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.parts import summed
-from wsopt.tensors.views import FULL, K_BLOCK, Packing, Role, Statement, View
+from wsopt.tensors.statements import Statement
+from wsopt.tensors.views import FULL, K_BLOCK, Packing, Role, View
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...], tuple[Member, ...]]
 """Rings, steps, and the tensors that a block holds through its loop."""

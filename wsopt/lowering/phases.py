@@ -21,19 +21,8 @@ from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure
 from wsopt.targets import Sums, target_of
-from wsopt.tensors.views import (
-    BEFORE,
-    FULL,
-    K_BLOCK,
-    Packing,
-    Reduction,
-    Role,
-    Scalar,
-    Source,
-    Statement,
-    View,
-    reduces_row,
-)
+from wsopt.tensors.statements import BEFORE, Reduction, Scalar, Statement, reduces_row
+from wsopt.tensors.views import FULL, K_BLOCK, Packing, Role, Source, View
 
 BodyItem = Statement | Reduction | Contraction
 

@@ -29,7 +29,8 @@ from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Space
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.parts import stretches
-from wsopt.tensors.views import Role, Statement, View
+from wsopt.tensors.statements import Statement
+from wsopt.tensors.views import Role, View
 
 
 def releases_early(region: Region, machine: Machine) -> bool:

@@ -12,16 +12,8 @@ from wsopt.lowering.resident import may_be_resident
 from wsopt.machine.types import Machine
 from wsopt.targets import LoopKind, Sums, target_of
 from wsopt.tensors.orders import lie_both_ways
-from wsopt.tensors.views import (
-    BATCHES,
-    FULL,
-    K_BLOCK,
-    TRANSPOSED_BITS,
-    Reduction,
-    Role,
-    Statement,
-    View,
-)
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Role, View
 
 DEPTHS = (32, 64, 128, 256)
 """K-blocks of a loop that computes values."""

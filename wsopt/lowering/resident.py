@@ -15,7 +15,8 @@ from wsopt.machine.types import Machine
 from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.orders import lie_both_ways
-from wsopt.tensors.views import Reduction, Role, pow2
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import Role, pow2
 
 _WARPS, _WARPS_AN_SM, _WARPS_OF_ELEMENTS = (1, 2, 4, 8, 16), (16, 32, 48), (16, 24, 32, 48)
 """Of a block, and of all blocks of an SM, where rows are reduced and where they are not: with fewer too little is on

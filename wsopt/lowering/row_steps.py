@@ -34,7 +34,8 @@ from wsopt.program.row_layout import (
 )
 from wsopt.program.types import Structure
 from wsopt.tensors.orders import is_turned, lie_both_ways
-from wsopt.tensors.views import OUTER, Reduction, Role, Source, Statement, View
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import OUTER, Role, Source, View
 
 
 @dataclass(frozen=True, slots=True)

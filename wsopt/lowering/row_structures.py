@@ -16,7 +16,8 @@ from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.row_layout import SWIZZLES, all_swizzled, reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.orders import is_turned, lie_both_ways
-from wsopt.tensors.views import Reduction, Role, pow2
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import Role, pow2
 
 _ROWS, _CONSUMERS = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 3)
 """Of tiles of rows."""

@@ -36,7 +36,8 @@ from wsopt.program.lazy import MOVED
 from wsopt.program.program import Item
 from wsopt.program.types import Space
 from wsopt.targets import Operands
-from wsopt.tensors.views import Reduction, Role, Statement, View
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import Role, View
 
 _ROWS = frozenset({Role.ROW})
 

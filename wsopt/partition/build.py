@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from wsopt.build import BuildOfSeveral
+from wsopt.build import FinishedBuild
 from wsopt.errors import CheckError
 from wsopt.folder import CUT, BuildFolder, read_folder, read_record
 from wsopt.graph.parse import load_graph
@@ -16,7 +16,7 @@ from wsopt.partition.document import FORMAT, RECORD, CutRecord, summary_of
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CutBuild(BuildOfSeveral):
+class CutBuild(FinishedBuild):
     """A finished build whose kernels run one after the other; a `CutRecord` says how."""
 
     @staticmethod

@@ -20,10 +20,10 @@ from wsopt.partition.cover import Chosen, Option, cover, coverable
 from wsopt.partition.norms import with_norms
 from wsopt.partition.one_loop import with_one_loop
 from wsopt.partition.pieces import Piece, bare_pieces
+from wsopt.partition.pitched_copies import with_pitched_copies
 from wsopt.partition.prices import Level, Price, Prices
-from wsopt.partition.rooms import with_rooms
-from wsopt.partition.turned import with_turned_scales
-from wsopt.partition.turns import with_turns
+from wsopt.partition.transpositions import with_exchanges
+from wsopt.partition.turned_scales import with_turned_scales
 from wsopt.partition.web import Web
 from wsopt.pool.local import LOCAL
 from wsopt.pool.workers import Workers
@@ -32,7 +32,8 @@ from wsopt.report.layout import counted
 Progress = Callable[[str, int, int], None]
 Others = Callable[[Piece], float]
 """Microseconds that somebody else takes for a group of nodes, infinite if nobody does."""
-_ROUNDS = 200
+_COVERS = 20
+"""Covers whose pieces alone are bounded. Each has another few of many small pieces; then all bounds come at once."""
 _CLEARLY = 0.75
 """The part of a graph's least time by rooflines that another way to write it has to be below."""
 
@@ -110,10 +111,12 @@ class Cutter:
     times: tuple[float, ...]
 
     def settled(self) -> Cut:
-        """The best cut, each of its kernels made. Raises as `cut`."""
-        graph, prices = self.web.graph, self.prices
-        for _ in range(_ROUNDS):
-            chosen = self.cover()
+        """The best cut, each of its kernels made. Raises as `cut`. Every round but the last knows a price better than
+        the one before, and there are two steps of each: they come to an end.
+        """
+        graph, prices, covers = self.web.graph, self.prices, 0
+        while True:
+            chosen, covers = self.cover(), covers + 1
             late = bool(prices.late) or time.monotonic() > prices.deadline.search_end
             made = self.chosen(made_only=True) if late else None
             if made is not None:
@@ -122,7 +125,8 @@ class Cutter:
                 raise _too_late(graph, prices)
             if not prices.improve(self.ours(chosen)):
                 return self.cut(chosen, least=chosen)
-        raise LoweringError(f"graph {graph.name}: no cut is settled after {_ROUNDS} covers")
+            if covers == _COVERS:
+                prices.bound(self.found.pieces)
 
     def cover(self) -> Chosen:
         """The best cover at the prices of now. Raises LoweringError where there is none."""
@@ -244,7 +248,7 @@ def _computing(graph: Graph, prices: Prices, others: Others | None) -> Cutter:
     if others is not None or found.computes:
         return found
     tried = [graph, written]
-    for steps in (with_rooms, lambda one: with_turns(with_rooms(one))):
+    for steps in (with_pitched_copies, lambda one: with_exchanges(with_pitched_copies(one))):
         for other in map(steps, (graph, written)):
             if other not in tried and (again := _cutter(other, prices, others)).computes:
                 return again

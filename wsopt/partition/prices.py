@@ -77,6 +77,12 @@ class Prices:
             self.known |= self._bounded(rough) if bounding else self._solved(first)
         return bool(first)
 
+    def bound(self, pieces: Sequence[Piece]) -> None:
+        """Know at least a bound of the times of these, unless it is late for bounds."""
+        rough = {piece.key: piece for piece in pieces if self[piece].level is Level.ROOFLINE}
+        if rough and time.monotonic() < self.deadline.bounding_end:
+            self.known |= self._bounded(rough)
+
     def _bounded(self, pieces: dict[str, Piece]) -> dict[str, Price]:
         """Prices of pieces by bounds; those that are late keep the prices that they have."""
         tasks = [

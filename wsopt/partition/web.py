@@ -17,7 +17,7 @@ from functools import cached_property
 from wsopt.frontend.kinds import MOVES, VIEWS, is_pointwise, producer
 from wsopt.graph.types import Graph, Node
 from wsopt.partition.between import makes_room, room_of
-from wsopt.partition.turned import is_turned_copy
+from wsopt.partition.turned_scales import is_turned_copy
 
 
 @dataclass(frozen=True)

@@ -250,7 +250,7 @@ def _mixed(program: TileProgram, memory: int) -> float:
     the kernels that it was fitted to, none where nothing is stored.
     """
     stored = sum(dict(op.held).get(Unit.MEMORY, 0) for op in program.of(OpKind.TMA_STORE))
-    return min(1.0, 2 * stored / memory)
+    return min(1.0, 2 * stored / memory) if stored else 0.0
 
 
 def bytes_on_the_way(program: TileProgram, slots: int) -> int:

@@ -20,7 +20,8 @@ from wsopt.program.known import of_program
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
-from wsopt.tensors.views import Reduction, View
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import View
 
 _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
 """An accumulator lies over threads in matrices of 8 x 8: each thread has two neighbours of a row (PTX ISA, wgmma)."""

@@ -35,14 +35,14 @@ class SteadyState:
     period: int
 
 
-def steady_state(verified: VerifiedSchedule, iterations: int = _ITERATIONS) -> SteadyState:
-    """The steady state of a schedule as it runs, found in a simulation of so many iterations.
+def steady_state(verified: VerifiedSchedule) -> SteadyState:
+    """The steady state of a schedule as it runs, found in a simulation of many iterations.
 
     For targets whose consumers issue their products: a thread that hands a slot back waits for what read it.
     """
-    run = Run(Block(verified), iterations + _LAST)
+    run = Run(Block(verified), _ITERATIONS + _LAST)
     run.go()
-    return steady(run.started, iterations)
+    return steady(run.started, _ITERATIONS)
 
 
 def steady(started: Mapping[str, list[float]], iterations: int) -> SteadyState:

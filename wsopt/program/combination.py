@@ -12,18 +12,21 @@ from dataclasses import dataclass
 
 from wsopt.program.ids import OpKind
 from wsopt.program.program import TileProgram
-from wsopt.tensors.views import BEFORE, Item, Reduction, Role, Statement
+from wsopt.tensors.statements import BEFORE, Item, Reduction, Statement
+from wsopt.tensors.views import Role
 
 _ROW = frozenset({Role.ROW})
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """What of a part goes into a tile's result: `maxima` and `sums` of rows, sums of `products`, with the factor that
-    rescales each, by name or None; and the `statements` that compute the factors, in order.
+    """What of a part goes into a tile's result: `maxima` of rows, some of which `keep_nan`, `sums` of rows and of
+    `products`, with the factor that rescales each, by name or None; and the `statements` that compute the factors, in
+    order.
     """
 
     maxima: tuple[str, ...]
+    keep_nan: frozenset[str]
     sums: tuple[tuple[str, str | None], ...]
     products: tuple[tuple[str, str | None], ...]
     statements: tuple[Statement, ...]
@@ -52,6 +55,7 @@ def combination(items: Iterable[Item], products: Mapping[str, str | None]) -> Co
             return None
     return Combination(
         maxima=tuple(one.name for one in reductions if one.kind == "max"),
+        keep_nan=frozenset(one.name for one in reductions if one.keeps_nan),
         sums=tuple((one.name, one.rescale) for one in reductions if one.kind == "sum"),
         products=tuple(products.items()),
         statements=tuple(
@@ -64,13 +68,13 @@ def kept_by_threads(items: Iterable[Item]) -> Combination | None:
     """How the results come together of rows that no SM holds, where each thread reduces its own elements of all parts
     and exchanges nothing until the last: as parts of a loop do. `items` are those of the loop over parts.
 
-    None where parts do not come together by their maxima and sums alone: where a maximum begins anew, keeps what is
-    no number, or a value of a row is computed of one that comes by address. Then threads exchange in every part.
+    None where parts do not come together by their maxima and sums alone: where a maximum begins anew, or a value
+    of a row is computed of one that comes by address. Then threads exchange in every part.
     """
     known = {item.name: item for item in items}
     for item in known.values():
         if isinstance(item, Reduction):
-            plain = item.kind == "sum" or not (item.rescale or item.keeps_nan)
+            plain = item.kind == "sum" or not item.rescale
         else:
             plain = item.spans != _ROW or all(name.removesuffix(BEFORE) in known for name in item.reads)
         if not plain:

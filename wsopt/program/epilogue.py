@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wsopt.machine.cost import InstructionMix
-from wsopt.tensors.views import FULL, Item, Output, Source
+from wsopt.tensors.statements import Item
+from wsopt.tensors.views import FULL, Output, Source
 
 _NO_INSTRUCTIONS = InstructionMix()
 

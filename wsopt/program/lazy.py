@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wsopt.tensors.views import BEFORE, Item, Reduction, Role, Statement
+from wsopt.tensors.statements import BEFORE, Item, Reduction, Statement
+from wsopt.tensors.views import Role
 
 LEAST = 2.0**-8
 """Factor that is not worth a rescaling: flash-attn-4 leaves a maximum that has grown by 8 in the exponent of 2."""

@@ -12,7 +12,8 @@ from wsopt.graph.types import DType
 from wsopt.program.facts import Counts, Member
 from wsopt.program.ids import OpId, OpKind, Unit, ValueId
 from wsopt.program.types import Space
-from wsopt.tensors.views import FULL, Item
+from wsopt.tensors.statements import Item
+from wsopt.tensors.views import FULL
 
 ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
 """The units of arithmetic instructions."""

@@ -13,7 +13,7 @@ from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
-from wsopt.tensors.views import Reduction
+from wsopt.tensors.statements import Reduction
 
 _KEPT = 64
 """Registers of a consumer that hold other things than parts while it adds them up."""

@@ -32,8 +32,9 @@ from wsopt.program.operations import Value as Value
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Structure
 from wsopt.tensors.orders import row_tiles
-from wsopt.tensors.views import Item as Item
-from wsopt.tensors.views import Role, Source, View, takes_row
+from wsopt.tensors.statements import Item as Item
+from wsopt.tensors.statements import takes_row
+from wsopt.tensors.views import Role, Source, View
 
 _UNBOUNDED, _UNPRICED = Bounds((), 1, 1), EpilogueCost(0, 0, 0, 0, 0, 0)
 _LOOP = object()

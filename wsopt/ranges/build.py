@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from wsopt.build import BuildOfSeveral
+from wsopt.build import FinishedBuild
 from wsopt.errors import CheckError, InputError, Problem
 from wsopt.folder import RANGE, BuildFolder, read_folder, read_record
 from wsopt.graph.symbolic import SymbolicGraph, load_any
@@ -19,7 +19,7 @@ _CLOSE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RangeBuild(BuildOfSeveral):
+class RangeBuild(FinishedBuild):
     """A finished build of a few kernels that cover a range of extents; a `RangeRecord` says which serves which."""
 
     @staticmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from wsopt.program.program import Iteration, TileProgram
-from wsopt.tensors.views import takes_row
+from wsopt.tensors.statements import takes_row
 
 
 def kind_of(program: TileProgram) -> Hashable:

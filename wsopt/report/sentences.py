@@ -26,7 +26,7 @@ from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import max_depth
-from wsopt.tensors.views import Reduction, takes_row
+from wsopt.tensors.statements import Reduction, takes_row
 
 _ARITHMETIC = (OpKind.ELEMENTWISE, OpKind.RESCALE, OpKind.ACCUMULATE)
 

@@ -13,7 +13,7 @@ from wsopt.report.layout import clean
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import Reduction
+from wsopt.tensors.statements import Reduction
 
 _LETTERS = {
     OpKind.TMA_LOAD: "L",

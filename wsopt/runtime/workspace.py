@@ -18,20 +18,17 @@ from wsopt.runtime.launcher import _CALLS, _LAYOUTS, _LOCK, Launcher, _keep
 _SPARE_COUNTERS = 512  # for so many captured launches, between two calls outside of captures
 
 
-def _new_workspace(device: Any, elements: int, counters: int) -> Any:
+def _new_workspace(device: Any, elements: int, counters: int, new: Any = torch.empty) -> Any:
     """Memory for so many f32 elements of partial sums, and so many counters."""
     return (
-        torch.empty((elements,), dtype=torch.float32, device=device),
+        new((elements,), dtype=torch.float32, device=device),
         torch.zeros((counters,), dtype=torch.int32, device=device),
     )
 
 
 def _new_zeros(device: Any, elements: int, counters: int) -> Any:
-    """Memory for so many f32 elements to which atomics add partial sums, and so many counters."""
-    return (
-        torch.zeros((elements,), dtype=torch.float32, device=device),
-        torch.zeros((counters,), dtype=torch.int32, device=device),
-    )
+    """The same where atomics add the partial sums: elements are zeros then, as counters are."""
+    return _new_workspace(device, elements, counters, torch.zeros)
 
 
 def _too_small(workspace: Any, elements: int, counters: int) -> bool:

@@ -12,12 +12,14 @@ from wsopt.lowering.product_structures import writes_pairs
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Product
 from wsopt.program.ids import OpKind, ValueKind
-from wsopt.program.limits import RECORDS, Limit
+from wsopt.program.limit_records import RECORDS
+from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import narrowing, own_k_iterations
 from wsopt.program.types import column_role, row_role
 from wsopt.schedule.outside import Absent, Outside, Padded
-from wsopt.tensors.views import Item, Reduction, Role, Statement
+from wsopt.tensors.statements import Item, Reduction, Statement
+from wsopt.tensors.views import Role
 
 
 def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, int]) -> Outside:

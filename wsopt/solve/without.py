@@ -16,7 +16,8 @@ from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.price import lower
-from wsopt.program.limits import RECORD, RECORDS, How, Lifted, Limit
+from wsopt.program.limit_records import RECORD, RECORDS, How
+from wsopt.program.limits import Lifted, Limit
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.types import Schedule

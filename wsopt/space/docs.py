@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wsopt.exit_status import with_exit_status
-from wsopt.program.limits import RECORDS, Record
+from wsopt.program.limit_records import RECORDS, Record
 from wsopt.report.layout import counted, joined
 from wsopt.space.figures import Figures, Gain, Row, load_figures, mean_ratio
 
@@ -21,7 +21,7 @@ This page is made from [`{name}`]({link}) by `python -m wsopt.space.docs`; it is
 are made by `make space`.
 
 The solver proves the best of the schedules that the model can express. What the emitter cannot write yet is kept
-out of the model by constraints and bounds named `emitter.v1`. Each is a record (`wsopt/program/limits.py`), and has
+out of the model by constraints and bounds named `emitter.v1`. Each has a record (`program/limit_records.py`), and
 an entry below: what it forbids, why, and what the model gains when it is solved without it. A schedule found
 without a limit is never emitted: the checker refuses it.
 

@@ -90,16 +90,14 @@ def _told(line: Line) -> str:
     return f"{line.count} x {line.text}{work}{ours}{theirs}"
 
 
-def explain(
-    model: Any, *inputs: Any, options: Mapping[str, Any] | None = None, mode: str | None = None, **named: Any
-) -> Report:
+def explain(model: Any, *inputs: Any, options: Mapping[str, Any] | None = None, **named: Any) -> Report:
     """Compile a model for these inputs without gradients, call it once, and tell what became of its graphs.
 
     options: as those of `torch.compile`; `named` are arguments of the model by name. Raises as `backend` does.
     """
 
     def anew(module: torch.fx.GraphModule, example: Sequence[Any]) -> Any:
-        return backend(module, example, options=options, mode=mode)
+        return backend(module, example, options=options)
 
     # A backend of its own, so that nothing is found compiled; and however often that is done, nothing is given up.
     limits = {"recompile_limit": _MANY, "accumulated_recompile_limit": _MANY}

@@ -21,7 +21,7 @@ from wsopt.partition.between import begins_anywhere, pitch, whole_row
 from wsopt.tensors.views import TMA_BITS
 
 
-def with_rooms(graph: Graph) -> Graph:
+def with_pitched_copies(graph: Graph) -> Graph:
     """The graph with a copy of each operand of products whose rows TMA could not begin with; itself without any."""
     edges = dict(_edges(graph))
     if not edges:
@@ -52,14 +52,14 @@ def _edges(graph: Graph) -> Iterator[tuple[tuple[str, int], str]]:
             reader, at, tensor = node, place, name
             while (view := graph.producer(tensor)) is not None and view.op == "transpose":
                 reader, at, tensor = view, 0, view.tensors[0]
-            if _wants_room(graph, tensor, reader):
+            if _is_unpitched(graph, tensor, reader):
                 found.append(tensor)
                 yield (reader.name, at), tensor
     for node in filter(is_pointwise, graph.nodes):
         yield from (((node.name, at), name) for at, name in enumerate(node.inputs) if name in found)
 
 
-def _wants_room(graph: Graph, tensor: str, reader: Node) -> bool:
+def _is_unpitched(graph: Graph, tensor: str, reader: Node) -> bool:
     """Whether TMA could not begin with the rows of a tensor, and nobody else makes room behind them."""
     type_, given = graph.type_of(tensor), graph.input(tensor)
     if type_.rank < 2:

@@ -11,7 +11,7 @@ from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.machine.types import Machine
 from wsopt.partition.cut import check_cuttable
-from wsopt.partition.turns import exchanges, with_turns
+from wsopt.partition.transpositions import exchanges, with_exchanges
 
 
 @pytest.mark.parametrize("axes", range(1, 7))
@@ -28,10 +28,10 @@ def test_exchanges_of_blocks_make_every_order(axes: int) -> None:
 @pytest.mark.parametrize("name", ["patches_of_a_batch", "windows_of_heads"])
 def test_what_is_written_out_means_the_same(name: str) -> None:
     graph = whole_graph(name)
-    written, inputs = with_turns(graph), random_inputs(graph, 0)
+    written, inputs = with_exchanges(graph), random_inputs(graph, 0)
     assert len(written.nodes) > len(graph.nodes)
     assert evaluate(written, inputs)["y"].tobytes() == evaluate(graph, inputs)["y"].tobytes()
-    assert with_turns(written) is written
+    assert with_exchanges(written) is written
 
 
 def test_axes_of_one_element_count_nowhere() -> None:
@@ -39,7 +39,7 @@ def test_axes_of_one_element_count_nowhere() -> None:
     x = g.input("x", (4, 1, 8, 1, 8, 64), "bf16")
     g.output(g.transpose(g.cast(x, "f32"), perm=(2, 1, 0, 5, 3, 4), name="y"))
     graph = g.build()
-    assert with_turns(graph) is graph
+    assert with_exchanges(graph) is graph
 
 
 def test_nothing_but_a_transposition_of_many_axes_is_cut(h200: Machine) -> None:

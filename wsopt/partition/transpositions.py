@@ -23,7 +23,7 @@ _RUNS = 4
 Order = tuple[int, ...]
 
 
-def with_turns(graph: Graph) -> Graph:
+def with_exchanges(graph: Graph) -> Graph:
     """The graph with transpositions of more runs than a kernel takes written as several; itself without any."""
     many = {node.name: node for node in graph.nodes if node.op == "transpose" and _runs(graph, node) > _RUNS}
     if not many:
