@@ -92,7 +92,7 @@ def test_query_heads_share_keys() -> None:
 @pytest.mark.parametrize(
     ("score", "why"),
     [
-        (lambda s, b, h, i, j: s + TABLE[(i - j).abs()], "looked up at what is computed of places"),
+        (lambda s, b, h, i, j: s + TABLE[(i - j).abs()], "looked up at what is no position"),
         (lambda s, b, h, i, j: s * (i - j).remainder(4), "no entry for aten.remainder"),
     ],
 )

@@ -18,7 +18,7 @@ from torch import fx
 from torch._higher_order_ops.flex_attention import flex_attention
 
 from wsopt.torch.say_attention import scores_of, weighted
-from wsopt.torch.table import TABLE, aten, entry
+from wsopt.torch.table import TABLE, entry
 from wsopt.torch.values import Shape, Untaken, Value
 from wsopt.torch.writer import Writer, number
 
@@ -34,8 +34,8 @@ def _flex(
     scores, v = scores_of(w, q, k, v, scale)
     shape = scores.shape
     places = [w.index(shape, axis) for axis in range(len(shape))]
-    found = _said_of_all(w, score, shape, places, [scores, *places, *of_score])
-    mask = _said_of_all(w, block_mask[_MASK], shape, places, [*places, *of_mask])
+    found = _said_of_all(w, score, shape, [scores, *places, *of_score])
+    mask = _said_of_all(w, block_mask[_MASK], shape, [*places, *of_mask])
     if isinstance(mask.tensor, bool):
         _check_all_seen(mask.tensor, shape, block_mask)
     else:
@@ -52,9 +52,7 @@ def _check_all_seen(seen: bool, shape: Shape, block_mask: Sequence[Any]) -> None
         raise Untaken("a mask of blocks without a function that says which scores count")
 
 
-def _said_of_all(
-    w: Writer, function: fx.GraphModule, shape: Shape, places: Sequence[Value], given: Sequence[Value]
-) -> Value:
+def _said_of_all(w: Writer, function: fx.GraphModule, shape: Shape, given: Sequence[Value]) -> Value:
     """What a function of one score gives for all, `given` its arguments. Raises Untaken."""
     known: dict[fx.Node, Any] = {}
     arguments = iter(given)
@@ -70,7 +68,7 @@ def _said_of_all(
         else:
             args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
             w.integers.wide = node.meta["val"].dtype is torch.int64
-            known[node] = _entry_of(node, places)(w, *args, **kwargs)
+            known[node] = _entry_of(node)(w, *args, **kwargs)
     raise Untaken("a function of scores without a result")
 
 
@@ -82,25 +80,8 @@ def _held(function: fx.GraphModule, node: fx.Node) -> Value:
     return number(held.item())
 
 
-def _entry_of(node: fx.Node, places: Sequence[Value]) -> Callable[..., Value]:
+def _entry_of(node: fx.Node) -> Callable[..., Value]:
     """The entry of an operation on one score, for all. Untaken where there is none."""
-    if node.target is aten.index.Tensor:
-        return lambda w, x, chosen: _along(w, x, chosen, places)
     if node.target not in TABLE:
         raise Untaken(f"no entry for {node.target} in a function of scores")
     return TABLE[node.target]
-
-
-def _along(w: Writer, x: Value, chosen: Sequence[Value | None], places: Sequence[Value]) -> Value:
-    """A tensor looked up at places, one for each of its dimensions: a tensor along theirs. Raises Untaken."""
-    axes = [next((axis for axis, one in enumerate(places) if one == place), None) for place in chosen]
-    if None in axes or len({*axes}) < len(axes) or len(axes) != len(x.dims):
-        raise Untaken("a tensor that is looked up at what is computed of places")
-    wanted = [places[axis].shape[axis] for axis in axes if axis is not None]
-    for dim, extent in enumerate(wanted):
-        if x.shape[dim] != extent:
-            x = w.slice(x, dim, 0, extent)
-    order = sorted(range(len(axes)), key=lambda dim: axes[dim] or 0)
-    turned = w.permute(x, order)
-    spread = [places[axis].shape[axis] if axis in axes else 1 for axis in range(len(places))]
-    return w.view(turned, spread)
