@@ -93,6 +93,7 @@ PLACES: dict[str, Callable[[Tensor], Tensor]] = {
     "from an offset": lambda t: t[along(0) + 4, along(1) + 1],
     "one place": lambda t: t[torch.arange(1)[:, None] + 3, along(1)],
     "the last": lambda t: t[torch.arange(1)[:, None] - 1, along(1)],
+    "one dimension alone": lambda t: t[4:, torch.arange(8) + 2],
     "rows": lambda t: t[along(0), along(1)].unsqueeze(0).expand(3, 8, 8),
 }
 

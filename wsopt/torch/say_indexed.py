@@ -85,6 +85,11 @@ def _at_positions(w: Writer, x: Value, chosen: Sequence[Value | None]) -> Value:
     """A tensor looked up at positions along a dimension each, as masks of padded tokens are: parts of its dimensions,
     in the order of those, and repeated along all others.
     """
+    alone = [dim for dim, one in enumerate(chosen) if one is not None and len(one.dims) == 1]
+    if len(alone) == 1 and chosen.count(None) == len(chosen) - 1:
+        axis, start = _position(w, chosen[alone[0]], 1)
+        found = _part(w, x, alone[0], start, 1 if axis < 0 else w.shape[alone[0]])
+        return w.expand(found, w.shape)
     rank = len(w.shape) - len(x.dims) + len(chosen)
     along = list[int]()
     for dim, one in enumerate(chosen):
