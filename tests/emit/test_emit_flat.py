@@ -72,6 +72,7 @@ def emitted(body: Body, s: Structure, kib: int) -> Emitted:
 CUTS: dict[str, tuple[Body, Structure, int]] = {
     "whole rows": (softmax, structure(1024, 2), 24),
     "sums of whole rows": (norm, structure(1024, 2), 24),
+    "at run time": (norm, replace(structure(1024, 2), dynamic=True), 24),
     "two types": (mixed, structure(1024), 48),
     "all of a row stays": (long_norm, structure(4096, retained=6, kept=3), 75),
     "some are copied again": (long_softmax, structure(4096, retained=3), 60),

@@ -206,10 +206,16 @@ def inline_asm(
     return Tensor(np.asarray(instructions[match.group(1)](*values), np.float32), dtype, layout)
 
 
+def _is_one_i32(value: object) -> bool:
+    """Whether a value is one i32 of all threads, as the number of a tile that was told is."""
+    return isinstance(value, Tensor) and value.dtype == dtypes.INT32 and not value.data.shape
+
+
 def _copied(args: Any, dtype: DType, *, is_pure: bool) -> Any:
     """A whole number of a role's own: of a copy that is pure the compiler makes one for all."""
     (value,) = args
-    if dtype != dtypes.INT32 or isinstance(value, (Tensor, float)) or is_pure:
+    whole = not isinstance(value, (Tensor, float)) or _is_one_i32(value)
+    if dtype != dtypes.INT32 or not whole or is_pure:
         raise InterpreterError("a copy in inline assembly takes one whole number, and is not pure")
     return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -296,8 +297,16 @@ def _of_groups(a: Shape, b: Shape, *_how: Any, **_more: Any) -> int:
     return 2 * matrices * a[-2] * a[-1] * b[-1]
 
 
-_COUNTS = dict.fromkeys(filter(None, [getattr(torch.ops.aten, "_grouped_mm", None)]), _of_groups)
-"""Operations that it lacks without such a one."""
+def _of_attention(query: Shape, key: Shape, value: Shape, *_how: Any, **_more: Any) -> int:
+    """Of both products of an attention by shapes, masked or not."""
+    return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
+
+
+_COUNTS: dict[Any, Callable[..., int]] = {
+    **dict.fromkeys(filter(None, [getattr(torch.ops.aten, "_grouped_mm", None)]), _of_groups),
+    torch.ops.higher_order.flex_attention: _of_attention,
+}
+"""Operations that it lacks without such a one, or counts by tensors."""
 
 
 def fx_flops(lowered: Lowered) -> int:
@@ -308,7 +317,7 @@ def fx_flops(lowered: Lowered) -> int:
     """
     total = 0
     for node in lowered.graph.nodes:
-        packet = getattr(node.target, "overloadpacket", None)
+        packet = getattr(node.target, "overloadpacket", node.target)
         known = _COUNTS.get(packet) or flop_registry.get(_COUNTED_AS.get(packet, packet))
         count = known if node.target in TABLE else None
         other = packet is torch.ops.aten.convolution and node.name in lowered.refused

@@ -40,8 +40,8 @@ class Lowered:
     `values` has the value of each FX node that is said, `owners` the FX node whose value a tensor holds (a tensor
     without one cannot leave its group), `copied` the tensors that FX copies to lie densely, `refused` why an FX node
     is not said. `constants` are FX inputs whose
-    contents are fixed before a call, `symbols` its extents that change. Where it `narrows`, integers of 64 bits come
-    from outside as i32.
+    contents are fixed before a call, `symbols` its extents that change, `functions` the graphs that it hands to
+    operations. Where it `narrows`, integers of 64 bits come from outside as i32.
     """
 
     graph: fx.Graph
@@ -54,6 +54,7 @@ class Lowered:
     folded: Folded = field(default_factory=Folded)
     symbols: Symbols = field(default_factory=Symbols)
     narrows: bool = False
+    functions: dict[str, fx.GraphModule] = field(default_factory=dict)
     _computed: frozenset[str] = frozenset()
 
     def owned(self, node: fx.Node) -> bool:
@@ -110,8 +111,10 @@ def lower(
 
 
 def _constant(found: Lowered, module: fx.GraphModule, node: fx.Node) -> None:
-    """A tensor of no dimensions that the graph holds is a number."""
+    """A tensor of no dimensions that the graph holds is a number; a graph that it holds a function."""
     held = getattr(module, str(node.target), None)
+    if isinstance(held, fx.GraphModule):
+        found.functions[node.name] = held
     if isinstance(held, FakeTensor) or not isinstance(held, torch.Tensor):
         return
     if held.ndim == 0 and held.device.type == "cpu":
@@ -222,7 +225,7 @@ def _in_type(held: float, dtype: torch.dtype) -> float:
 
 def _operand(found: Lowered, node: fx.Node, reader: fx.Node) -> Any:
     """The value of an argument: said before, or a tensor that comes from FX."""
-    known = found.values.get(node.name)
+    known = found.values.get(node.name, found.functions.get(node.name))
     if known is not None:
         return known
     val = node.meta.get("val")

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from wsopt.torch import say_attention, say_composed, say_elementwise, say_indexed, say_products, say_views
+from wsopt.torch import (
+    say_attention,
+    say_composed,
+    say_elementwise,
+    say_flex,
+    say_indexed,
+    say_products,
+    say_views,
+)
 from wsopt.torch.table import TABLE
 
-FILES = (say_elementwise, say_composed, say_views, say_indexed, say_products, say_attention)
+FILES = (say_elementwise, say_composed, say_views, say_indexed, say_products, say_attention, say_flex)
 """The files that have entries."""
 
 __all__ = ["FILES", "TABLE"]

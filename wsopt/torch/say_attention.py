@@ -17,13 +17,7 @@ def attention(
 
     Scores and their softmax are f32; weights are rounded to the type of v, as every kernel for this does.
     """
-    heads, shared, dtype = q.shape[1], k.shape[1], w.dtype(v)
-    if heads % shared:
-        raise Untaken(f"{heads} query heads of {shared} heads of keys")
-    if heads != shared:
-        k, v = (_for_groups(w, one, heads // shared) for one in (k, v))
-    scores = w.matmul(q, k, transpose_b=True)
-    scores = as_numbers("mul", w, scores, 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale))
+    scores, v = scores_of(w, q, k, v, scale)
     if mask is not None and isinstance(mask.tensor, bool):  # the same everywhere, as one of no padding is
         if not mask.tensor:
             raise Untaken("attention whose mask lets nothing through")
@@ -40,8 +34,23 @@ def attention(
         rows, columns = scores.shape[-2:]
         seen = w.elementwise("less_equal", w.index((1, columns), 1), w.index((rows, 1), 0))
         scores = w.elementwise("where", seen, scores, number(-math.inf))
-    weights = w.softmax(scores)
-    return w.matmul(w.cast(weights, dtype), v)
+    return weighted(w, scores, v)
+
+
+def scores_of(w: Writer, q: Value, k: Value, v: Value, scale: float | None) -> tuple[Value, Value]:
+    """The scores of every query head, by 1 / sqrt(width) if no scale is given, and the values of each."""
+    heads, shared = q.shape[1], k.shape[1]
+    if heads % shared:
+        raise Untaken(f"{heads} query heads of {shared} heads of keys")
+    if heads != shared:
+        k, v = (_for_groups(w, one, heads // shared) for one in (k, v))
+    scores = w.matmul(q, k, transpose_b=True)
+    return as_numbers("mul", w, scores, 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)), v
+
+
+def weighted(w: Writer, scores: Value, v: Value) -> Value:
+    """The values weighted by the softmax of their scores."""
+    return w.matmul(w.cast(w.softmax(scores), w.dtype(v)), v)
 
 
 _LEAST = -65504.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +75,67 @@ def _check_one_place(indices: Value, dim: int) -> None:
 def _named(w: Writer, x: Value, dim: int, indices: Value) -> Value:
     """Which elements of a tensor indices name along a dimension."""
     return w.elementwise("equal", w.index(x.shape, dim), indices)
+
+
+# --- elements at places that are positions themselves ---------------------------------------------------
+
+
+@entry(aten.index.Tensor)
+def _at_positions(w: Writer, x: Value, chosen: Sequence[Value | None]) -> Value:
+    """A tensor looked up at positions along a dimension each, as masks of padded tokens are: parts of its dimensions,
+    in the order of those, and repeated along all others.
+    """
+    alone = [dim for dim, one in enumerate(chosen) if one is not None and len(one.dims) == 1]
+    if len(alone) == 1 and chosen.count(None) == len(chosen) - 1:
+        axis, start = _position(w, chosen[alone[0]], 1)
+        found = _part(w, x, alone[0], start, 1 if axis < 0 else w.shape[alone[0]])
+        return w.expand(found, w.shape)
+    rank = len(w.shape) - len(x.dims) + len(chosen)
+    along = list[int]()
+    for dim, one in enumerate(chosen):
+        axis, start = _position(w, one, rank)
+        x = _part(w, x, dim, start, 1 if axis < 0 else w.shape[axis])
+        along.append(axis)
+    axes = [axis for axis in along if axis >= 0]
+    if len({*axes}) < len(axes):
+        raise Untaken("a tensor that is looked up along one dimension twice")
+    order = sorted(range(len(along)), key=along.__getitem__)
+    x = w.permute(x, [*order, *range(len(along), len(x.dims))])
+    spread = [w.shape[axis] if axis in axes else 1 for axis in range(rank)]
+    return w.expand(w.view(x, [*spread, *w.shape[rank:]]), w.shape)
+
+
+def _position(w: Writer, chosen: Value | None, rank: int) -> tuple[int, int]:
+    """The dimension of so many along which what is looked up are positions, -1 if it is one, and the first of them.
+    Raises Untaken for what is no position.
+    """
+    if chosen is not None and isinstance(chosen.tensor, int):
+        return -1, chosen.tensor
+    node, start = None if chosen is None else w.nodes.get(str(chosen.tensor)), 0
+    if node is not None and node.op == "add":
+        first, added = node.inputs
+        if isinstance(added, int):
+            node, start = w.nodes.get(str(first)), added
+    if chosen is None or node is None or node.op != "iota":
+        raise Untaken("a tensor that is looked up at what is no position")
+    axes = [axis for axis, dim in enumerate(chosen.dims) if any(atom.held != 1 for atom in dim)]
+    if len(axes) > 1:
+        raise Untaken("a tensor that is looked up at positions of several dimensions")
+    return rank - len(chosen.dims) + axes[0] if axes else -1, start
+
+
+def _part(w: Writer, x: Value, dim: int, start: int, extent: int) -> Value:
+    """Neighbouring elements along a dimension, from the end where the first is counted so. Raises Untaken where they
+    are not all there.
+    """
+    if start == 0 and extent == x.shape[dim]:
+        return x
+    if changes(extent, x.shape[dim]):
+        raise Untaken("a part along an extent that changes from call to call")
+    first = start + x.shape[dim] if start < 0 else start
+    if first < 0 or first + extent > x.shape[dim]:
+        raise Untaken("elements that a tensor does not have")
+    return w.slice(x, dim, first, first + extent)
 
 
 # --- parts that are replaced ----------------------------------------------------------------------------

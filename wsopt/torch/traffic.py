@@ -15,12 +15,17 @@ from wsopt.torch.lower import Lowered
 _UNSAID_VIEWS = (operator.getitem, torch.ops.aten._unsafe_view.default)
 """Views whose schemas say nothing of it."""
 
+REPEATED = "wsopt_repeated"
+"""The entry in the `meta` of an FX node that does again what another does, and so moves nothing more."""
+
 
 def fx_bytes(graph: fx.Graph) -> dict[str, int]:
-    """Bytes that each operation of an FX graph reads and writes if it is a kernel of its own; views move none."""
+    """Bytes that each operation of an FX graph reads and writes if it is a kernel of its own; views move none, and
+    neither does what is repeated.
+    """
     found = {}
     for node in graph.nodes:
-        if node.op == "call_function" and not is_view(node):
+        if node.op == "call_function" and not is_view(node) and REPEATED not in node.meta:
             found[node.name] = sum(map(nbytes_of, (node, *node.all_input_nodes)))
     return found
 

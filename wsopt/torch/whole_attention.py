@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._higher_order_ops.flex_attention import flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import register_flop_formula
 
@@ -111,8 +112,10 @@ def note_what_agrees(module: fx.GraphModule) -> None:
     Of keys and values that a cache holds it has a symbol each, which no operation before the kernel compares, and
     calls in which they differ fail anyway. So no graph is compiled again for what is noted.
     """
-    for node in _calls(module):
-        seen = [_seen(one) for one in _tensors(node)]
+    given = [_tensors(node) for node in _calls(module)]
+    given += [node.args[:3] for node in module.graph.find_nodes(op="call_function", target=flex_attention)]
+    for tensors in given:
+        seen = [_seen(one) for one in tensors]
         if any(one is None or one.dim() != _DIMENSIONS for one in seen):
             continue
         query, key, value = seen

@@ -215,9 +215,10 @@ class Writer:
         values = [self._merged(value, [dim]) for value in values]
         aligned, dims = self._aligned([replace(x, dims=_replaced(x.dims, dim, (Atom(1),))) for x in values])
         dtype = next((self.dtype(one) for one in values if isinstance(one.tensor, str)), DType.F32)
-        spread = [self._spread(one, dims, dtype) for one in aligned]
+        own = [value.dims[dim] for value in values]
         found = [
-            replace(x, dims=_replaced(dims, dim, y.dims[dim])) for x, y in zip(spread, values, strict=True)
+            self._spread(replace(x, dims=_replaced(x.dims, dim, y)), _replaced(dims, dim, y), dtype)
+            for x, y in zip(aligned, own, strict=True)
         ]
         axis = sum(len(one) for one in found[0].dims[:dim])
         operands = [self._tensor(replace(x, tensor=self._shaped(x, x.held, rank))) for x in found]
