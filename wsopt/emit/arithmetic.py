@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wsopt.emit.called import FOR_ELEMENTS, LARGER, ROUNDINGS, reduction
+from wsopt.emit.called import BRANCH, FOR_ELEMENTS, LARGER, OWN, ROUNDINGS, reduction
 from wsopt.emit.expressions import Operand, broadcast, expression, for_elements, helpers, in_type, number
 from wsopt.emit.instructions import when
 from wsopt.emit.sums import accumulator_names, accumulators, cut_along, operand_layouts
@@ -237,7 +237,8 @@ class Arithmetic:
         inside = f"{self.name(mask.name, 0)} = {self._statement(mask, operand)}"
         yield f"{name} = {in_type(kept.name, kept, DType.F32)}"
         if self.ends:
-            yield when(self.ends, f"{inside}\n{name} = {self._statement(item, operand)}")
+            self.called.add(OWN)
+            yield when(self.ends, f"{BRANCH}\n{inside}\n{name} = {self._statement(item, operand)}")
 
     def _statement(self, item: Statement, operand: Callable[[str], Operand]) -> str:
         """The right-hand side of a statement."""

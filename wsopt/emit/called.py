@@ -31,6 +31,12 @@ def reduction(kind: str, values: str, axis: int, *, keeps_nan: bool = False) -> 
     return f"gl.reduce({values}, {axis}, {LARGER})" if keeps_nan else f"gl.{kind}({values}, axis={axis})"
 
 
+OWN = "own"
+"""The function that gives a number of a role's own, which the compiler neither computes ahead nor for several."""
+
+BRANCH = f"{OWN}(column)  # keeps the branch: else the compiler chooses element by element in every part"
+"""The first line of a branch that LLVM would turn to choices, for each element of all tiles."""
+
 LARGEST_OF_GROUPS = "largest_of_groups"
 """The function that gives each element of a row the largest of its group."""
 

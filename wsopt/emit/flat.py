@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit.addresses import ByAddress
+from wsopt.emit.called import BRANCH
 from wsopt.emit.instructions import when
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.retained import PART_COLUMN
@@ -41,10 +42,9 @@ def begin(plan: KernelPlan) -> Iterator[str]:
 
 def columns(plan: KernelPlan, within: str) -> str:
     """The expression of the numbers of a tile's columns, which have numbers `within` the tile; of those in front of a
-    row's first one that is beyond all. That a part's first column follows from `shift` the compiler is not told: it
-    would keep all numbers that do in registers.
+    row's first one that is beyond all.
     """
-    return f"(own(column) + {within}) & {_BEYOND}" if plan.s.flat else f"column + {within}"
+    return f"(column + {within}) & {_BEYOND}" if plan.s.flat else f"column + {within}"
 
 
 def first_column(plan: KernelPlan) -> str:
@@ -59,7 +59,7 @@ def hidden(plan: KernelPlan, name: str, dtype: DType, ends: str) -> Iterator[str
     if plan.s.flat:
         inside = "gl.expand_dims(columns < ROW_LENGTH, 0)"
         chosen = f"{name} = gl.where({inside}, {name}, {zero(dtype)})"
-        yield when(ends, chosen) if plan.program.long_rows else chosen
+        yield when(ends, f"{BRANCH}\n{chosen}") if plan.program.long_rows else chosen
 
 
 def at_ends(plan: KernelPlan) -> str:

@@ -19,7 +19,7 @@ from wsopt.emit import (
     text,
     threads,
 )
-from wsopt.emit.called import called, exponential, numbers
+from wsopt.emit.called import OWN, called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.combination import parts_of
 from wsopt.emit.constants import accumulator_layouts, constants
@@ -134,6 +134,7 @@ def _called(plan: KernelPlan, names: frozenset[str]) -> dict[str, Any]:
     """The functions of the kernel's own that those of its partitions call, among some names."""
     return {
         **called(names),
+        "own_numbers": plan.values_apart or plan.s.flat or OWN in names,
         "narrow": narrow_functions(names),
         "unpackings": _unpackings(plan, names),
         "spreads": "spread" in names,
@@ -158,7 +159,6 @@ def _tiles(plan: KernelPlan) -> dict[str, Any]:
         "register_layouts": accumulator_layouts(plan),
         "operand_layouts": operand_layouts(s) if plan.computes else (),
         "shares_columns": _shares_columns(plan),
-        "own_sizes": plan.values_apart or plan.s.flat,
         "tf32": bool(plan.summed) and whole.dtype is DType.F32,
         "mma_k": 256 // whole.dtype.bits,
         "subtiles": 1 if plan.sums_apart or s.splits > 1 else s.subtiles,

@@ -126,7 +126,10 @@ class Rows(Maker):
         narrow = sum(view.dtype.bits == 16 for view in read)
         moved = [] if region.by_threads else [view for view in read if not self._lies_across(view)]
         nbytes, across = sum(self.member(view).copy_bytes for view in moved), self._across(read)
-        counts = Read(nbytes, narrow * elements, self._divisions(), s.consumer_warps, across=across)
+        placed = len(read) * elements if s.flat and not region.running else 0
+        counts = Read(
+            nbytes, narrow * elements, self._divisions(), s.consumer_warps, across=across, placed=placed
+        )
         if not region.by_threads:
             return counts
         fetched = sum(self._fetched(view, view.dtype.bits // 8 * elements) for view in read)

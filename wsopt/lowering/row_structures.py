@@ -31,7 +31,7 @@ _REGISTERS = 96
 """Of a thread, at most, for parts of rows that stay in registers: it computes with a part in f32 besides."""
 _FLAT_ELEMENTS = 32
 """Of a part of a flat row that a thread stores: each has a place and a mask of its own at the row's ends. With 64 of
-them registers spill, and with 32 where three consumers share them or parts of rows stay in them.
+them registers spill, and with 32 where parts of rows stay in them.
 """
 _OUTER_COLUMNS = (32, 64, 128, 256, 512)
 """Columns of a tile where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
@@ -81,8 +81,9 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
 def flat_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """Structures whose tiles are pieces of one flat row of a tensor, where TMA cannot begin at each of its rows.
 
-    A consumer has one row at a time: each begins elsewhere between two places that TMA takes. The last tile of a row
-    ends late enough for any of those.
+    A consumer has one row at a time, for each begins elsewhere between two places that TMA takes, and the last tile of
+    a row ends late enough for any of those. Of parts of rows there is one consumer: where several had a row each,
+    ptxas put registers on the stack.
     """
     flat = flat_region(region)
     if flat is None:
@@ -90,7 +91,8 @@ def flat_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     run, extent = flat.row_tiles[0].flat, region.extent(Role.COLUMN)
     for own in (flat, *((flat.in_parts,) if flat.in_parts else ())):
         for s in row_structures(own, machine):
-            reached = s.rows == 1 and -extent % s.columns >= run - 1
+            alone = s.rows == 1 and (s.consumers == 1 or not own.running)
+            reached = alone and -extent % s.columns >= run - 1
             if reached and (_stores_flat(s, machine) or not own.tile_outputs):
                 yield replace(s, flat=True)
 
@@ -98,8 +100,7 @@ def flat_structures(region: Region, machine: Machine) -> Iterator[Structure]:
 def _stores_flat(s: Structure, machine: Machine) -> bool:
     """Whether threads have the registers to store pieces of flat rows."""
     each = s.columns // (s.consumer_warps * machine.threads_per_warp)
-    room = each <= _FLAT_ELEMENTS and s.consumers * each <= 2 * _FLAT_ELEMENTS
-    return s.stored_by_threads and room and not s.in_registers
+    return s.stored_by_threads and each <= _FLAT_ELEMENTS and not s.in_registers
 
 
 def may_be_stored(region: Region) -> bool:

@@ -20,6 +20,7 @@ from wsopt.perf.copies import (
     memory_cycles,
     place_cycles,
 )
+from wsopt.perf.instructions import converting
 from wsopt.perf.reductions import starts
 from wsopt.program.facts import (
     Arithmetic,
@@ -303,7 +304,7 @@ def _read(read: Read, machine: Machine) -> Cost:
     by address comes after the latency of device memory, a warp's access at a time: nothing was copied ahead.
     """
     cycles = _shared_cycles(read.nbytes, machine, read.across)
-    widening = math.ceil(read.widened / machine.scalar_alone["logic"])
+    widening = math.ceil(converting(read) / machine.scalar_alone["logic"])
     crowded = 1 + _DIVISION_CROWDED * (read.warps / machine.warps_per_warpgroup - 1)
     place = _DIVISION * crowded * read.divisions
     waits = machine.latency.mbarrier_wait + machine.latency.smem_load

@@ -139,7 +139,8 @@ class Read:
     Its place is found from its number by `divisions` of whole numbers. It comes from shared memory, or where threads
     load so many elements `by_address`, so many `at_once` where they lie side by side, `from_memory` bytes from device
     memory; `tiles` as for copies. Of tensors that lie turned so many elements are read one by one `across` their
-    boxes, each as often as threads of a warp collide in a bank; `piece` as for stores, of what threads load.
+    boxes, each as often as threads of a warp collide in a bank; `piece` as for stores, of what threads load. Of so
+    many `placed` elements it is found whether they are the row's.
     """
 
     nbytes: int
@@ -152,6 +153,7 @@ class Read:
     at_once: int = 1
     across: int = 0
     piece: int = 0
+    placed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
