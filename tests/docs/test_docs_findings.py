@@ -527,6 +527,32 @@ def test_stored_by_threads() -> None:
     assert f"the softmax {parts[soft, 0, 'by threads'][0]} ({whole[0]})" in PAGE
 
 
+def test_flat_rows() -> None:
+    data, told = measured("calibration/h200_flat_rows"), " ".join(PAGE.split())
+    one, several = data["one"], data["several"]
+    norm = one["rms50257"]
+    assert (
+        f"the norm takes {norm['us']:.1f} us (predicted {norm['predicted_us']}), {norm['copy']} of a copy"
+        in told
+    )
+    assert f"the gradient of a softmax over 30,522 {one['gsm30522']['us']:.1f}," in told
+    for name, words in {
+        "add30522": "a softmax of a sum over 30,522",
+        "w3001": "one over 3,001",
+        "sm50257": "one over 50,257",
+    }.items():
+        assert f"{words} {one[name]['us']:.1f} ({one[name]['predicted_us']})" in told
+    before, sums = several["sm50257"], several["lse50257"]
+    assert f"took {before['us']:.1f} us where {before['predicted_us']} were predicted" in told
+    assert f"sums over them {sums['us']:.1f} ({sums['predicted_us']})" in told
+    products = data["products"]
+    (narrow, guess), (wide, other) = products["64_160_1_cooperative_1"], products["64_192_1_cooperative_1"]
+    assert f"took {products['64_160_2_ping_pong_1'][0]:.1f} and {wide:.1f} us on an H100" in told
+    assert f"cuBLAS {products['cublas_us']:.1f}" in told
+    assert wide < narrow, "though it was predicted the other way round"
+    assert guess < other
+
+
 def test_elements_and_cards() -> None:
     data = measured("calibration/h200_stored_by_threads")
     us = {(one["stored"], one["consumer"]): one["us"] for one in data["elements"]}

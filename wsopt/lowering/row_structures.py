@@ -81,8 +81,8 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
 def flat_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """Structures whose tiles are pieces of one flat row of a tensor, where TMA cannot begin at each of its rows.
 
-    A consumer has one row at a time, for each begins elsewhere between two places that TMA takes, and the last tile of
-    a row ends late enough for any of those. Of parts of rows there is one consumer: where several had a row each,
+    A consumer has one row at a time, for each begins elsewhere between two places that TMA takes, and the last tile
+    of a row ends late enough for any of those. Of parts of rows there is one consumer: where several had a row each,
     ptxas put registers on the stack.
     """
     flat = flat_region(region)
