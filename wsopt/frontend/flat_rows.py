@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from wsopt.frontend.types import Region
+from wsopt.graph.types import DType
+from wsopt.tensors.statements import Item, Statement
 from wsopt.tensors.views import FULL, OUTER, TMA_BITS, Role, View
 
 MOST_ELEMENTS = 2**31
@@ -42,7 +44,22 @@ def flat_region(region: Region) -> Region | None:
         replace(one, view=replace(one.view, flat=run)) if one.has_columns else one for one in region.outputs
     )
     in_parts = flat_region(region.in_parts) if region.in_parts else None
-    return replace(region, sources=tuple(sources), outputs=tuple(outputs), in_parts=in_parts)
+    statements = tuple(one for item in region.statements for one in _of_own_row(item))
+    return replace(
+        region, sources=tuple(sources), outputs=tuple(outputs), statements=statements, in_parts=in_parts
+    )
+
+
+def _of_own_row(item: Item) -> Iterator[Item]:
+    """An item that computes with a row's own elements. A sum up to each element would begin with what stands in front
+    of the row's first, of which a tile that begins with its row has nothing.
+    """
+    if isinstance(item, Statement) and item.primitive == "running_sum":
+        inside = Statement(f"{item.name}$inside", "inside_column", (), frozenset({Role.COLUMN}), DType.BOOL)
+        own = Statement(f"{item.name}$own", "where", (inside.name, *item.args, 0.0), FULL, DType.F32)
+        yield from (inside, own)
+        item = replace(item, args=(own.name,))
+    yield item
 
 
 def _tiles(region: Region) -> Iterator[View]:
