@@ -55,6 +55,12 @@ def long_logsumexp(g: GraphBuilder) -> Symbol:
     return g.logsumexp(g.input("x", (9, 40003), "f16"), axis=1, name="y")
 
 
+def shares(g: GraphBuilder) -> Symbol:
+    """Sums up to each element, of what is not zero in front of a row's first."""
+    shifted = g.add(g.input("x", (37, 1001), "bf16"), 1.0)
+    return g.apply("cumsum", [shifted], {"axis": 1}, name="y")
+
+
 def structure(
     columns: int, consumers: int = 1, *, stored: bool = True, retained: int = 0, kept: int = 0
 ) -> Structure:
@@ -73,6 +79,7 @@ CUTS: dict[str, tuple[Body, Structure, int]] = {
     "whole rows": (softmax, structure(1024, 2), 24),
     "sums of whole rows": (norm, structure(1024, 2), 24),
     "at run time": (norm, replace(structure(1024, 2), dynamic=True), 24),
+    "sums up to each": (shares, structure(1024), 48),
     "two types": (mixed, structure(1024), 48),
     "all of a row stays": (long_norm, structure(4096, retained=6, kept=3), 75),
     "some are copied again": (long_softmax, structure(4096, retained=3), 60),
@@ -121,6 +128,18 @@ def test_the_last_tile_of_a_row_reaches_its_end_wherever_it_begins() -> None:
 
     assert found(1024 - STEP + 1) == {1024}
     assert found(1024 - STEP + 3) == set(), "at 7 elements behind, the row's last would be missed"
+
+
+def test_threads_that_store_have_no_more_elements_than_a_part() -> None:
+    """Of rows of 8 bits they take 16 neighbours each, of which copies of what is stored in 16 bits would take 8."""
+
+    def widened(g: GraphBuilder) -> tuple[Symbol, ...]:
+        x = g.cast(g.input("x", (9, 36001), "f8e4m3"), "f32")
+        return g.cast(x, "f16", name="y"), g.reduce_max(x, axis=1, name="largest")
+
+    found = {(s.columns, s.consumer_warps) for s in structures(region_of(widened), h200()) if s.flat}
+    assert (2048, 4) in found
+    assert (2048, 8) not in found, "256 threads of 16 elements have 4096"
 
 
 def test_rows_that_tma_takes_are_not_flat() -> None:

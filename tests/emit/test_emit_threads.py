@@ -17,11 +17,13 @@ from wsopt.codegen import Expectation, compile_kernel, verdict
 from wsopt.emit.source import expected_instructions
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
+from wsopt.graph.types import DType
 from wsopt.interpret import mutants
 from wsopt.perf.price import lower
 from wsopt.program.combination import kept_by_threads
 from wsopt.program.facts import Arithmetic
 from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import Role
 
 
 def scaled(g: GraphBuilder) -> Symbol:
@@ -40,6 +42,14 @@ def place(g: GraphBuilder) -> Symbol:
     return g.reduce_argmax(g.input("x", (10, 40000), "bf16"), axis=-1, name="place")
 
 
+def causal(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """Masks by the row's own place, beside a maximum of which each thread has its own."""
+    x = g.input("x", (10, 40000), "bf16")
+    row, column = g.iota((10, 40000), axis=0), g.iota((10, 40000), axis=1)
+    seen = g.where(g.less_equal(column, g.mul(row, 4000)), x, 0.0)
+    return g.logsumexp(seen, axis=-1, name="lse"), g.reduce_max(seen, axis=-1, name="largest")
+
+
 CUTS: tuple[tuple[Body, tuple[int, ...]], ...] = (
     (row_graphs.long_softmax, (1, 4096, 1, 8)),
     (row_graphs.long_softmax, (2, 2048, 2)),  # two warps a row
@@ -48,6 +58,7 @@ CUTS: tuple[tuple[Body, tuple[int, ...]], ...] = (
     (row_graphs.long_norm, (1, 4096, 2)),
     (largest, (1, 4096, 1)),
     (scaled, (2, 4096, 1)),
+    (causal, (2, 4096, 1)),
 )
 
 
@@ -119,3 +130,12 @@ def test_every_mutant_is_found() -> None:
     assert survives(cases, made.source, SEEDS)
     alive = Counter(one.kind for one in mutants(made.source) if survives(cases, one.source, 3))
     assert alive == {"double-wait": 2}
+
+
+def test_a_reduction_and_the_rows_own_place_do_not_come_together_by_threads() -> None:
+    """What a thread has of a reduction lies elsewhere than the place of its row."""
+    place = Statement("place", "iota_row", (), frozenset({Role.ROW}), DType.I32)
+    largest = Reduction("largest", "max", "x")
+    assert kept_by_threads((place, largest)) is not None
+    shifted = Statement("shifted", "add", ("largest", "place"), place.spans, DType.F32)
+    assert kept_by_threads((place, largest, shifted)) is None

@@ -111,8 +111,14 @@ def test_what_a_product_contracts_is_one_chain(h200: Machine) -> None:
 
 
 def test_a_copy_of_two_boxes_touches_the_lines_of_both(h200: Machine) -> None:
-    both, first, second = (costs.copy_lines(Copy(64, width, 1024), h200) for width in (192, 128, 64))
+    both, first, second = (costs.copy_lines(Copy(64, width, 1024), h200) for width in (384, 256, 128))
     assert both == first + second
+
+
+def test_every_other_tile_of_one_and_a_half_lines_begins_within_one(h200: Machine) -> None:
+    """The first box of every other tile then touches a line more, and the second, of half a line, still one."""
+    both, first, second = (costs.copy_lines(Copy(64, width, 1024), h200) for width in (192, 128, 64))
+    assert both == first + second + 64 * h200.l2_line_bytes / 2
 
 
 def test_less_is_loaded_for_a_head_of_96(h200: Machine) -> None:

@@ -23,6 +23,7 @@ from wsopt.emit.sums import accumulator_names, accumulators, cut_along, operand_
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES
+from wsopt.program.combination import made_of_reductions
 from wsopt.program.types import Structure
 from wsopt.tensors.statements import BEFORE, Item, Reduction, Scalar, Statement
 from wsopt.tensors.views import K_BLOCK, Role
@@ -87,7 +88,8 @@ class Arithmetic:
         item = self.item(name)
         spans = item.spans if isinstance(item, Statement) else self.tile if item.over_rows else ROW
         dtype = item.dtype if isinstance(item, Statement) else DType.F32
-        return Operand(self.name(name, age), spans, dtype, own=bool(self.threads) and spans == ROW)
+        own = bool(self.threads) and item.name in made_of_reductions(self.items)
+        return Operand(self.name(name, age), spans, dtype, own=own)
 
     def left_over(self, items: tuple[str, ...]) -> tuple[str, ...]:
         """The values of some items that others read."""

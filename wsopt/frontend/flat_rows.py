@@ -1,9 +1,10 @@
 """Rows that begin between two places that TMA takes, copied as pieces of one long row.
 
 TMA copies from multiples of 16 bytes, and rows of 50,257 elements of bf16 begin at any even byte. Where rows lie one
-behind the other all of a tensor is one row, of which a piece is copied that begins where TMA can, at most 14 bytes
-before the row does. The tile then has elements of the row before and of the row behind, which are left out, and each
-thread still has 16 bytes of neighbours that begin at a multiple of 16 bytes.
+behind the other all of a tensor is one row, of which a piece is copied that begins where TMA can, less than 16 bytes
+before the row does: of several tensors at the same element, where it can for the one with the narrowest. The tile
+then has elements of the row before and of the row behind, which are left out, and each thread still has 16 bytes of
+neighbours that begin at a multiple of 16 bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from wsopt.frontend.types import Region
+from wsopt.graph.types import DType
+from wsopt.tensors.statements import Item, Statement
 from wsopt.tensors.views import FULL, OUTER, TMA_BITS, Role, View
 
 MOST_ELEMENTS = 2**31
@@ -42,7 +45,22 @@ def flat_region(region: Region) -> Region | None:
         replace(one, view=replace(one.view, flat=run)) if one.has_columns else one for one in region.outputs
     )
     in_parts = flat_region(region.in_parts) if region.in_parts else None
-    return replace(region, sources=tuple(sources), outputs=tuple(outputs), in_parts=in_parts)
+    statements = tuple(one for item in region.statements for one in _of_own_row(item))
+    return replace(
+        region, sources=tuple(sources), outputs=tuple(outputs), statements=statements, in_parts=in_parts
+    )
+
+
+def _of_own_row(item: Item) -> Iterator[Item]:
+    """An item that computes with a row's own elements. A sum up to each element would begin with what stands in front
+    of the row's first, of which a tile that begins with its row has nothing.
+    """
+    if isinstance(item, Statement) and item.primitive == "running_sum":
+        inside = Statement(f"{item.name}$inside", "inside_column", (), frozenset({Role.COLUMN}), DType.BOOL)
+        own = Statement(f"{item.name}$own", "where", (inside.name, *item.args, 0.0), FULL, DType.F32)
+        yield from (inside, own)
+        item = replace(item, args=(own.name,))
+    yield item
 
 
 def _tiles(region: Region) -> Iterator[View]:

@@ -9,11 +9,11 @@ from dataclasses import replace
 from wsopt.frontend.flat_rows import flat_region
 from wsopt.frontend.padding import LONGEST_PART, SHORT_ROW
 from wsopt.frontend.types import Region
-from wsopt.lowering.lower import grid_of
+from wsopt.lowering.lower import grid_of, version_of
 from wsopt.lowering.row_steps import part_registers
 from wsopt.machine.types import Machine
 from wsopt.program.limits import MOST_SLOTS
-from wsopt.program.row_layout import SWIZZLES, all_swizzled, reduces_outer, tile_layout
+from wsopt.program.row_layout import SWIZZLES, RowLayout, all_swizzled, reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.orders import is_turned, lie_both_ways
 from wsopt.tensors.statements import Reduction
@@ -70,12 +70,32 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
         layout = tile_layout(tiles, rows, columns, warps, machine)
         if outer and columns < layout.columns <= SHORT_ROW:  # beyond so few elements a tile has zeros
             s = replace(s, columns=layout.columns)
-        fits = layout.columns <= s.columns and layout.rows <= rows and not s.spares(region.extent(Role.ROW))
+        fits = _has(s, layout) and not s.spares(region.extent(Role.ROW))
         if fits and (not _over_rows(region) or grid_of(region, s).column_tiles <= machine.sm_count):
-            stored = [s, *([replace(s, stored_by_threads=True)] if may_be_stored(region) else [])]
-            kept = [one for own in stored for one in (own, *_that_keep(region, own, machine))]
+            kept = [
+                one
+                for own in (s, *_stored_by_threads(region, s, machine))
+                for one in (own, *_that_keep(region, own, machine))
+            ]
             yield from kept
             yield from (replace(one, dynamic=True) for one in kept if _may_be_dynamic(region, s, machine))
+
+
+def _has(s: Structure, layout: RowLayout) -> bool:
+    """Whether a tile has as many rows and columns as a consumer takes at a time."""
+    return layout.columns <= s.columns and layout.rows <= s.rows
+
+
+def _stored_by_threads(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
+    """The structure whose threads store a tile, where they may, and where it has as many elements as they then take:
+    of narrow ones that they read, more than of wider ones that copies would take from them.
+    """
+    if not may_be_stored(region):
+        return
+    stored = replace(s, stored_by_threads=True)
+    tiles = version_of(region, stored).row_tiles
+    if _has(s, tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)):
+        yield stored
 
 
 def flat_structures(region: Region, machine: Machine) -> Iterator[Structure]:

@@ -7,6 +7,7 @@ reduction before a K-block and with it, and a part's own maximum stands for the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -69,17 +70,39 @@ def kept_by_threads(items: Iterable[Item]) -> Combination | None:
     and exchanges nothing until the last: as parts of a loop do. `items` are those of the loop over parts.
 
     None where parts do not come together by their maxima and sums alone: where a maximum begins anew, or a value
-    of a row is computed of one that comes by address. Then threads exchange in every part.
+    of a row is computed of one that comes by address, or of a reduction and the row's own place. Then threads
+    exchange in every part.
     """
     known = {item.name: item for item in items}
+    reduced = made_of_reductions(tuple(known.values()))
+    placed = {name for name, item in known.items() if _is_of_row(item)} - reduced
     for item in known.values():
+        read = {name.removesuffix(BEFORE) for name in item.reads}
         if isinstance(item, Reduction):
             plain = item.kind == "sum" or not item.rescale
         else:
-            plain = item.spans != _ROW or all(name.removesuffix(BEFORE) in known for name in item.reads)
+            apart = item.name in reduced and not read.isdisjoint(placed)
+            plain = not _is_of_row(item) or (read <= known.keys() and not apart)
         if not plain:
             return None
     return combination(known.values(), {})
+
+
+@functools.lru_cache(maxsize=64)
+def made_of_reductions(items: tuple[Item, ...]) -> frozenset[str]:
+    """The values of a row, by name, that reductions along it give, or that are made of those; not a row's place."""
+    found = set[str]()
+    for item in items:
+        if isinstance(item, Reduction):
+            of_row = not item.over_rows
+        else:
+            of_row = _is_of_row(item) and any(name.removesuffix(BEFORE) in found for name in item.reads)
+        found.update([item.name] if of_row else ())
+    return frozenset(found)
+
+
+def _is_of_row(item: Item) -> bool:
+    return isinstance(item, Statement) and item.spans == _ROW
 
 
 def combination_of(program: TileProgram) -> Combination | None:
