@@ -18,6 +18,7 @@ from wsopt.emit.source import expected_instructions
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.graph.types import DType
+from wsopt.emit.called import BRANCH
 from wsopt.interpret import mutants
 from wsopt.perf.price import lower
 from wsopt.program.combination import kept_by_threads
@@ -118,7 +119,7 @@ def test_only_the_last_part_looks_where_its_row_ends() -> None:
     lines = [line.strip() for line in made.source.splitlines()]
     asked = [place for place, line in enumerate(lines) if line.endswith("columns < ROW_LENGTH")]
     assert asked
-    assert all(lines[place - 1] == guard for place in asked)
+    assert all(lines[place - 2] == guard and lines[place - 1] == BRANCH for place in asked)
     never = made.source.replace(guard, "if column + TILE_COLUMNS > 2 * ROW_LENGTH:")
     assert case(made.graph).check(never, 0) is not None
 
