@@ -14,11 +14,11 @@ from row_builds import emitted, structure
 from tile_graphs import region_of
 
 from wsopt.codegen import Expectation, compile_kernel, verdict
+from wsopt.emit.called import BRANCH
 from wsopt.emit.source import expected_instructions
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.graph.types import DType
-from wsopt.emit.called import BRANCH
 from wsopt.interpret import mutants
 from wsopt.perf.price import lower
 from wsopt.program.combination import kept_by_threads
