@@ -25,6 +25,7 @@ from wsopt.interpret import Mutant, mutants
 from wsopt.lowering.structures import structures
 from wsopt.perf.price import lower
 from wsopt.program.conditions import Conditions
+from wsopt.program.facts import Arithmetic
 from wsopt.simulation import simulate
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import Search
@@ -207,6 +208,36 @@ def test_a_value_of_a_row_is_loaded_once_for_all_parts() -> None:
     consumer = before.index("def consumer")
     early = before[:consumer] + before[consumer:].replace("    gdc_wait()\n", "", 1)
     assert case(made.graph).check(early + made.source[len(before) :], 0) is not None
+
+
+def test_a_part_without_the_place_of_a_row_adds_nothing_to_the_sum_at_that_place() -> None:
+    """Comparison, choice and sum stand behind a question that all threads answer alike; places may be outside."""
+    made = emitted(loss, 2, 4096, 2)
+    asked, _, _ = made.source.partition("if has_one(target_of_all, column):")
+    assert asked.count("== gl.expand_dims(target_value, 1)") == 0
+    inputs = random_inputs(made.graph, 0)
+    inputs["target"][:, 0] = [0, 4095, 4096, 8191, 20000, 39999, 40000, -1, -4096, 36864]
+    places = case(made.graph, inputs=inputs)
+    assert places.fault(made.source, SEEDS) is None
+    for wrong in ("places > column", "places <= column"):
+        other = made.source.replace("places >= column", wrong)
+        assert other != made.source
+        assert places.check(other, 0) is not None
+
+
+def test_a_sum_at_one_place_costs_next_to_nothing_in_rows_of_many_parts() -> None:
+    """A consumer of two rows meets a place in two parts of ten at most, and pays for the sum in these."""
+
+    def without(g: GraphBuilder) -> Symbol:
+        x, target = g.input("x", (10, 40000), "bf16"), g.input("target", (10, 1), "i32")
+        return g.sub(g.logsumexp(x, axis=-1, keepdims=True), g.cast(target, "f32"), name="loss")
+
+    def instructions(body: Body) -> float:
+        program = emitted(body, 2, 4096, 2).verified.program
+        return sum(op.counts.mix.instructions for op in program.loop if isinstance(op.counts, Arithmetic))
+
+    extra = instructions(loss) - instructions(without)
+    assert 0 < extra < 2  # of four an element, for each of two consumers
 
 
 # --- mutants ----------------------------------------------------------------------------------------------

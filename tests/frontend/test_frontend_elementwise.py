@@ -73,6 +73,22 @@ def test_rows_are_along_the_run_that_most_tensors_have() -> None:
     assert all(source.spans == FULL for source in region.sources)
 
 
+def test_rows_are_neighbours_in_memory_where_they_are_enough() -> None:
+    """Heads of one position are: what belongs to positions is a vector of each tile then."""
+
+    def embedded(heads: int) -> Body:
+        def body(g: GraphBuilder) -> Symbol:
+            x, table = g.input("x", (2, 36, heads, 64), "bf16"), g.input("table", (36, 1, 64), "bf16")
+            return g.cast(g.mul(x, table), "bf16", name="y")
+
+        return body
+
+    many, few = region_of(embedded(16)), region_of(embedded(15))
+    assert extents(many) == {Role.BATCH: 2, Role.GROUP: 36, Role.ROW: 16, Role.COLUMN: 64}
+    assert {s.view.tensor: s.spans for s in many.sources} == {"x": FULL, "table": {Role.COLUMN}}
+    assert extents(few) == {Role.BATCH: 2, Role.GROUP: 15, Role.ROW: 36, Role.COLUMN: 64}
+
+
 def test_what_is_counted_is_no_part_of_a_merged_axis() -> None:
     assert extents(region_of(element_graphs.counted)) == {Role.BATCH: 3, Role.ROW: 40, Role.COLUMN: 512}
     flat = region_of(element_graphs.columns_counted)

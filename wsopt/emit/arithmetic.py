@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wsopt.emit.called import BRANCH, FOR_ELEMENTS, LARGER, OWN, ROUNDINGS, reduction
+from wsopt.emit.called import BRANCH, FOR_ELEMENTS, HAS_ONE, LARGER, OWN, ROUNDINGS, reduction
 from wsopt.emit.expressions import Operand, broadcast, expression, for_elements, helpers, in_type, number
 from wsopt.emit.instructions import when
 from wsopt.emit.sums import accumulator_names, accumulators, cut_along, operand_layouts
@@ -24,6 +24,7 @@ from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES
 from wsopt.program.combination import made_of_reductions
+from wsopt.program.one_place import OnePlace, sums_at_one_place
 from wsopt.program.types import Structure
 from wsopt.tensors.statements import BEFORE, Item, Reduction, Scalar, Statement
 from wsopt.tensors.views import K_BLOCK, Role
@@ -50,6 +51,7 @@ class Arithmetic:
     rows in a layout of `threads`. Tiles that are `by_parts` of rows reach beyond the row's ends where the
     condition `ends` holds, none where it is empty. Products leave `results` and are `fed` values from registers, each
     cut for so many sets of sums; those, and what else is `wanted`, are read outside, some one by one (`by_address`).
+    Of rows in parts `places` has for values of a row that name a column the identifiers by which threads have all.
     `unmasked` has for each value its alternative where no mask is at work. What the text calls of the kernel's own
     functions is noted in `called`.
     """
@@ -70,6 +72,7 @@ class Arithmetic:
     threads: str = ""
     by_parts: bool = False
     ends: str = ""
+    places: Mapping[str, str] = field(default_factory=dict)
     unmasked: Mapping[str, str] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
 
@@ -178,8 +181,18 @@ class Arithmetic:
                 name = alias[name]
             return self.operand(name, 0 if name in own else age(name.removesuffix(BEFORE)))
 
+        rare = {
+            one.sum.name: one
+            for one in sums_at_one_place([*map(self.item, items)])
+            if one.place in self.places
+        }
+        inside = {item.name for one in rare.values() for item in one.inside}
         for item in (self.item(name) for name in items if name in needed):
-            if isinstance(item, Reduction):
+            if item.name in rare:
+                yield self._at_one_place(rare[item.name], operand)
+            elif item.name in inside:
+                pass  # it is computed where its sum is
+            elif isinstance(item, Reduction):
                 yield from self._reduction(item, operand)
             elif self._hides(item):
                 yield from self._hidden(item, operand)
@@ -191,6 +204,13 @@ class Arithmetic:
         for name in self.left_over(items):
             if name in alias:
                 yield f"{self.name(name, 0)} = {self._alternative(name, operand(name))}"
+
+    def _at_one_place(self, one: OnePlace, operand: Callable[[str], Operand]) -> str:
+        """The lines of a sum to which a part adds something only where it has the place of one of its rows."""
+        self.called |= {OWN, HAS_ONE}
+        chosen = (f"{self.name(item.name, 0)} = {self._statement(item, operand)}" for item in one.inside)
+        lines = "\n".join([BRANCH, *chosen, *self._reduction(one.sum, operand)])
+        return when(f"{HAS_ONE}({self.places[one.place]}, column)", lines)
 
     def _alternative(self, name: str, other: Operand) -> str:
         """The expression of a value by its alternative, which may be a tensor's elements as they lie in memory."""

@@ -348,6 +348,7 @@ def operations_of(plan: KernelPlan) -> Operations:
         apart=program.lane_sums,
         threads=threads.OWN if threads.by_threads(plan) else "",
         by_parts=program.long_rows,
+        places=threads.places(plan),
         ends=flat.at_ends(plan) if program.whole.extent(Role.COLUMN) % program.structure.columns else "",
         unmasked=dict(program.unmasked),
     )

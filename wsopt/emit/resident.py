@@ -24,12 +24,12 @@ def begin(plan: KernelPlan) -> list[str]:
 
 def told_vectors(plan: KernelPlan) -> list[ByAddress[Source]]:
     """The vectors along columns, of several batch elements, of which a launch checks that each begins where 16 bytes
-    do: those that tiles are computed of, where no tensor has their elements.
+    do, where blocks have one tile each: told nothing, threads load them element by element.
     """
-    sources = plan.vectors.values()
-    if not plan.s.resident or any(one.of.is_tile for one in sources):
+    if not plan.s.resident:
         return []
-    return [one for one in sources if Role.COLUMN in one.of.spans and one.of.view.is_aligned and one.strides]
+    own = (one for one in plan.vectors.values() if not one.of.is_tile and one.strides)
+    return [one for one in own if Role.COLUMN in one.of.spans and one.of.view.is_aligned]
 
 
 def _strides(plan: KernelPlan) -> Iterator[str]:

@@ -16,11 +16,13 @@ from wsopt.emit.plan import KernelPlan
 from wsopt.graph.types import DType
 from wsopt.program.combination import Combination, kept_by_threads
 from wsopt.program.ids import AGAIN
+from wsopt.program.one_place import sums_at_one_place
 from wsopt.program.row_layout import RowLayout, tile_layout
-from wsopt.tensors.statements import BEFORE
+from wsopt.tensors.statements import BEFORE, Item
 from wsopt.tensors.views import FULL
 
 _LAYOUT = "THREADS_LAYOUT"
+_ALL_ROWS = "ALL_ROWS_LAYOUT"
 OWN = f"gl.SliceLayout(1, gl.SliceLayout(3, {_LAYOUT}))"
 """The layout of a value of each row and thread."""
 
@@ -57,7 +59,25 @@ def constants(plan: KernelPlan) -> Iterator[tuple[str, int | str, str]]:
     yield "THREADS", threads, "that share a row"
     yield "RUNS", runs, "of neighbours that each of them has of a row"
     why = "a tile of rows as rows, runs, threads, and the neighbours of a run"
+    if places(plan):
+        all_rows = f"gl.BlockedLayout([{plan.s.rows}], [32], [{plan.s.consumer_warps}], [0])"
+        yield _ALL_ROWS, all_rows, "a value of each row in every thread"
     yield _LAYOUT, f"gl.BlockedLayout({shape}, {warps}, [3, 2, 1, 0])", why
+
+
+def places(plan: KernelPlan) -> dict[str, str]:
+    """For values of a row that name the only column which a sum takes, the identifiers by which each thread has those
+    of all of its consumer's rows: all threads then agree whether a part has one of these columns.
+    """
+    found = sums_at_one_place(_first_pass(plan)) if by_threads(plan) else ()
+    named = ((one.place, plan.vectors[one.place].of.view) for one in found if one.place in plan.vectors)
+    return {place: plan.names(f"all:{place}", f"{view.tensor}_of_all") for place, view in named}
+
+
+def places_of_all(plan: KernelPlan, writer: Arithmetic) -> Iterator[str]:
+    """The lines in front of all parts by which threads have them."""
+    for place, name in places(plan).items():
+        yield f"{name} = gl.convert_layout({writer.operand(place).name}, {_ALL_ROWS})"
 
 
 def _rows(plan: KernelPlan) -> RowLayout:
@@ -84,8 +104,13 @@ def together(plan: KernelPlan) -> Iterator[str]:
 
 def _combination(plan: KernelPlan) -> Combination | None:
     """How what the threads have comes together: by the items of the first pass, which reduces."""
+    return kept_by_threads(_first_pass(plan))
+
+
+def _first_pass(plan: KernelPlan) -> list[Item]:
+    """The items of the pass over rows that reduces them."""
     first = (op for op in plan.program.by_consumer[0] if op.id.subject != AGAIN)
-    return kept_by_threads(item for op in first for item in op.items)
+    return [item for op in first for item in op.items]
 
 
 def _in_rows(values: str) -> str:

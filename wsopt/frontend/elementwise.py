@@ -26,6 +26,11 @@ longer ones there may be fewer than SMs.
 """
 _LEAST_BITS = 1024
 """Bits of a row for which no axis is cut: TMA copies such rows at full rate, and any number of them is taken."""
+_NEAR_ROWS = 16
+"""Rows that lie one behind the other for which a tile has those, and not rows that lie apart: an embedding of
+positions, by 32 heads of 128 columns, took 33.6 us with heads as rows, and 34.2 with positions, to which its tables
+belong (`docs/calibration/h200_blocks_elements.json`, by hand).
+"""
 _VECTOR = 1 << 14
 """Elements of a run at most that threads load by address, as vectors along columns, rather than rows of it by TMA."""
 _TMA_BITS = 128
@@ -57,11 +62,12 @@ class _Tensors:
         near = [run for run in others for dims in turned if (d := find(dims, run[-1])) and d.stride == 1]
         return max(reversed(near), key=near.count, default=None)
 
-    def rows_of(self, others: Sequence[Run], last: Run) -> Run:
+    def rows_of(self, others: Sequence[Run], last: Run, *, near: bool) -> Run:
         """The run among `others` that has the rows of tiles whose columns are the `last`: that along which tensors
-        lie turned, or else that along which the most tensors vary. Where every tensor that is read repeats along some
-        run, one with which all are vectors of a tile, if there is one: each is then loaded once a row or once a
-        column. Rows at an index are no vector.
+        lie turned, or else the innermost, if it is long enough for tiles to be stretches of memory (`near`), or else
+        that along which the most tensors vary. Where every tensor that is read repeats along some run, one with which
+        all are vectors of a tile, if there is one: each is then loaded once a row or once a column. Rows at an index
+        are no vector.
         """
         if turned := self.across(others, last):
             return turned
@@ -69,6 +75,8 @@ class _Tensors:
             vectors = [run for run in others if self.varying(run, last) == self.stored]
             if vectors:
                 return vectors[-1]
+        if near and not self.chosen:
+            return others[-1]
         return max(reversed(others), key=lambda run: self.varying(run, last))
 
 
@@ -158,7 +166,8 @@ def _cut(
         if found is not None:
             return found
     if others:
-        return tensors.rows_of(others, last), last
+        near = math.prod(axes.extents[atom] for atom in others[-1]) >= _NEAR_ROWS
+        return tensors.rows_of(others, last, near=near), last
     return (axes.add_one_row(),), last
 
 

@@ -110,7 +110,7 @@ class Rows(Maker):
         # Of sums over rows nothing is exchanged before the end.
         phases = (every,) if row_sums(region, s) else row_phases(every)
         for number, items in enumerate(phases, 1):
-            work = self._of_a_pass(row_phase(items, every, self._beside, s, layout, self.machine))
+            work = self._of_a_pass(row_phase(items, every, self._beside, s, layout, self.machine, self._hit))
             yield part_of(Step(OpKind.ELEMENTWISE, f"phase{number}", work, items=items))
         if region.passes > 1:
             items = tuple(item for item in region.statements if item not in behind_rows(region))
@@ -173,10 +173,18 @@ class Rows(Maker):
         whole = 0 if s.flat else self.region.extent(Role.COLUMN)
         return math.gcd(own, ACCESS_BITS // widest_bits(views), whole)
 
+    @property
+    def _hit(self) -> float:
+        """The share of a row's parts in which one of a consumer's rows has its place, where threads keep sums."""
+        parts = math.ceil(self.region.extent(Role.COLUMN) / self.s.columns)
+        return min(1.0, self.s.rows / parts) if row_sums(self.region, self.s) else 1.0
+
     def _divisions(self) -> int:
-        """Divisions by which a tile's place follows from its number: by all axes of tiles but one."""
+        """Divisions by which a tile's place follows from its number: by all axes of tiles but one. Rows that are not
+        reduced may have more columns in another call.
+        """
         region = self.region
-        apart = not region.running and region.extent(Role.COLUMN) > self.s.columns
+        apart = not (region.running or region.whole_rows)
         return sum(region.extent(role) > 1 for role in OUTER) + apart
 
     def _row_store(self, share: float) -> Part:

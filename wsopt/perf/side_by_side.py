@@ -17,7 +17,9 @@ def held_by_blocks(program: TileProgram, machine: Machine) -> float:
     block that wants a unit while another one holds it waits.
     """
     units = (*map(float, held_cycles(program).values()), _issued_by_blocks(program, machine))
-    few = 1 + _FEW_BLOCKS / program.structure.occupancy
+    s = program.structure
+    elements = s.rows * s.columns / (s.consumer_warps * machine.threads_per_warp)
+    few = 1 + _FEW_BLOCKS / s.occupancy + _MANY_ELEMENTS * (elements - _SOME_ELEMENTS)
     return few * max(norm(units, _BLOCKS_KNEE), *issue_cycles(program).values())
 
 
@@ -49,12 +51,18 @@ _FEW_WARPS = 4.0
 elements a thread took 8 % longer than the bytes, 6 warps 3 % (as `_BLOCK_INSTRUCTIONS`).
 """
 
-_BLOCKS_KNEE = 6.0
+_BLOCKS_KNEE = 8.0
 """Exponent of the norm by which units that blocks side by side hold add up, fitted (as `_DISPATCH_CYCLES`)."""
 
 _FEW_BLOCKS = 0.1
 """Share by which a tile takes longer on an SM of one block, and of several a part of it: fewer of them read, compute
 and store at the same time. Norms with 12 blocks were as fast as their bytes, with 8 and 4 2 %, with 3 4 % slower.
+"""
+
+_SOME_ELEMENTS, _MANY_ELEMENTS = 16, 0.0003
+"""Share by which a tile takes longer for each element more that a thread has than so many: its threads read them all,
+and store them all, so that reads and stores of an SM come in bursts. A cast of 8 elements a thread took 47.6 us, of
+16 47.8, of 32 48.3 and of 64 48.4 to 49.0; six more graphs alike (`docs/calibration/h200_blocks_elements.json`).
 """
 
 _DISPATCH_CYCLES = 2.12

@@ -1,0 +1,66 @@
+"""Sums of which each row has one element: that at a place which a value of the row names, as a label does.
+
+Of a row in parts only the part that has the place adds anything, so that all others may leave out the comparison, the
+choice and the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wsopt.tensors.statements import Item, Reduction, Statement
+from wsopt.tensors.views import Role
+
+
+@dataclass(frozen=True, slots=True)
+class OnePlace:
+    """A sum of elements chosen by a comparison of columns with a `place` of each row, and what only it reads."""
+
+    place: str
+    inside: tuple[Statement, ...]
+    sum: Reduction
+
+
+def sums_at_one_place(items: Sequence[Item]) -> Iterator[OnePlace]:
+    """The sums among items to which a row adds the element at one place, and zeros; the place is known before all of
+    them.
+    """
+    names = {item.name for item in items}
+    statements = {item.name: item for item in items if isinstance(item, Statement)}
+    for item in items:
+        if (
+            not isinstance(item, Reduction)
+            or item.kind != "sum"
+            or item.over_rows
+            or item.rescale is not None
+        ):
+            continue
+        choice = statements.get(item.value)
+        if (
+            choice is None
+            or choice.primitive != "where"
+            or choice.args[2] != 0
+            or not _only(items, choice, item)
+        ):
+            continue
+        equal = statements.get(str(choice.args[0]))
+        place = None if equal is None else _place(equal, statements)
+        if equal is not None and place not in {None, *names} and _only(items, equal, choice):
+            yield OnePlace(str(place), (equal, choice), item)
+
+
+def _place(equal: Statement, statements: dict[str, Statement]) -> str | None:
+    """The value of a row which a statement compares the numbers of the columns with; None if it does not."""
+    if equal.primitive != "equal" or equal.spans != {Role.ROW, Role.COLUMN}:
+        return None
+    for number, place in (equal.args, equal.args[::-1]):
+        counted = statements.get(str(number))
+        if counted is not None and counted.primitive == "iota_column" and isinstance(place, str):
+            return place
+    return None
+
+
+def _only(items: Sequence[Item], value: Statement, reader: Item) -> bool:
+    """Whether a value is read by one item alone."""
+    return [item.name for item in items if value.name in item.reads] == [reader.name]
