@@ -292,11 +292,8 @@ def row_phase(
     def mix_of(some: Iterable[Item]) -> InstructionMix:
         return element_mix(some, FULL, lambda item: _fused(item, every, sums=True), rows=rows)
 
-    rare = (
-        {item.name for one in sums_at_one_place(every) for item in (*one.inside, one.sum)}
-        if hit < 1
-        else set()
-    )
+    at_one_place = sums_at_one_place(every) if hit < 1 else ()
+    rare = {name for one in at_one_place for name in one.names}
     return Arithmetic(
         mix_of(item for item in items if item.name not in rare)
         + mix_of(item for item in items if item.name in rare) * hit

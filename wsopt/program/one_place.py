@@ -21,6 +21,11 @@ class OnePlace:
     inside: tuple[Statement, ...]
     sum: Reduction
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the sum and of what only it reads."""
+        return (*(item.name for item in self.inside), self.sum.name)
+
 
 def sums_at_one_place(items: Sequence[Item]) -> Iterator[OnePlace]:
     """The sums among items to which a row adds the element at one place, and zeros; the place is known before all of
