@@ -553,6 +553,39 @@ def test_flat_rows() -> None:
     assert guess < other
 
 
+def test_one_place_and_small_blocks() -> None:
+    data, told = measured("calibration/h200_blocks_elements"), " ".join(PAGE.split())
+    one = data["one_place"]
+    assert f"{one['us']:.1f} us where {one['before_us']:.1f} were taken" in told
+    assert f"{one['of_copy']} of a copy and {one['of_inductor']} of Inductor" in told
+    flat = {(row["columns"], row["consumer_warps"]): row for row in data["cross_entropy_50257"]}
+    assert (
+        f"takes {flat[4096, 8]['us']:.1f} us where {flat[4096, 8]['predicted_us']:.1f} are predicted" in told
+    )
+    assert f"columns {flat[8192, 8]['us']:.1f} ({flat[8192, 8]['predicted_us']:.1f})" in told
+
+    def of(graph: str, elements: int) -> list[float]:
+        rows = (row for row in data["variants"] if row["graph"] == graph)
+        sizes = ((row, row["rows"] * row["columns"] // (32 * row["consumer_warps"])) for row in rows)
+        return [row["us"] for row, size in sizes if size == elements]
+
+    cast = {elements: of("cast_flat", elements) for elements in (8, 16, 32, 64)}
+    assert f"{min(cast[8])} us with 8 elements a thread, {min(cast[16])} with 16" in told
+    assert f"up to {max(cast[32] + cast[64])} with 64" in told
+    assert min(cast[8]) < min(cast[16]) < min(cast[32]) < min(cast[64])
+    norms = [*of("layer_norm_1024", 64), *of("rms_1024", 64)]
+    assert (
+        f"{min(of('layer_norm_1024', 16)):.1f} with 16 and {min(norms):.1f} to {max(norms):.1f} with 64"
+        in told
+    )
+    heads = {
+        (row["rows"], row["consumer_warps"], row["occupancy"], row["grid"]): row["us"]
+        for row in data["heads"]
+    }
+    assert f"it takes {heads[16, 2, 8, 'numbers']:.1f} us" in told
+    assert f"would be none, and {min(heads.values()):.1f} us" in told
+
+
 def test_elements_and_cards() -> None:
     data = measured("calibration/h200_stored_by_threads")
     us = {(one["stored"], one["consumer"]): one["us"] for one in data["elements"]}
