@@ -46,8 +46,8 @@ def _strides(plan: KernelPlan) -> Iterator[str]:
 
 
 def _known(tiles: Iterable[ByAddress[Source] | ByAddress[Output]]) -> Iterator[tuple[int, list[str]]]:
-    """The arguments that are strides of tensors that threads move 16 bytes at a time, by their elements' bits: not those
-    of columns, which lie apart where they are every other element of a row.
+    """The arguments that are strides of tensors that threads move 16 bytes at a time, by their elements' bits: not
+    those of columns, which lie apart where they are every other element of a row.
     """
     found: dict[int, dict[str, None]] = {}
     for one in tiles:
