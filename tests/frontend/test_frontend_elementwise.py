@@ -76,6 +76,12 @@ def test_short_groups_of_channels_are_columns_together() -> None:
     }  # fmt: skip
 
 
+def test_an_image_that_is_enlarged_is_read_once_for_its_neighbours() -> None:
+    region = region_of(element_graphs.upsampled)
+    assert region.extent(Role.COLUMN) == 24
+    assert {s.view.tensor: s.view.column_each for s in region.sources} == {"x": 2, "skip": 1}
+
+
 def test_rows_are_along_the_run_that_most_tensors_have() -> None:
     region = region_of(element_graphs.rotary)
     assert extents(region) == {Role.BATCH: 2, Role.GROUP: 4, Role.ROW: 36, Role.COLUMN: 64}

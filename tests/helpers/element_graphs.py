@@ -87,6 +87,13 @@ def groups_of_channels(g: GraphBuilder) -> Symbol:
     return g.cast((x - mean) * factor * g.input("w", (8, 16), "bf16"), "bf16", name="y")
 
 
+def upsampled(g: GraphBuilder) -> Symbol:
+    """An image with each element twice along rows and columns, beside one of that size."""
+    x, skip = g.input("x", (3, 5, 1, 12, 1), "bf16"), g.input("skip", (3, 10, 24), "bf16")
+    y = g.add(x, g.reshape(skip, shape=(3, 5, 2, 12, 2)))
+    return g.cast(g.reshape(y, shape=(3, 10, 24)), "bf16", name="y")
+
+
 def turned(g: GraphBuilder) -> Symbol:
     """Rotary embedding of packed heads: halves of heads turned and joined, tables of both halves."""
     x = g.reshape(g.input("x", (2, 36, 4 * 128), "bf16"), shape=(2, 36, 4, 128))
