@@ -36,6 +36,8 @@ CUTS: tuple[tuple[Body, tuple[int, ...]], ...] = (
     (element_graphs.columns_counted, (1, 1024, 1)),
     (element_graphs.side_by_side, (8, 256, 1)),
     (element_graphs.packed_gate, (2, 256, 2)),
+    (element_graphs.groups_of_channels, (4, 128, 1)),
+    (element_graphs.upsampled, (2, 32, 1)),
     (element_graphs.turned, (16, 64, 1)),
     (element_graphs.half_turned, (8, 64, 1)),
     (element_graphs.stacked, (4, 256, 1)),

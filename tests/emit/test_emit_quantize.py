@@ -72,6 +72,14 @@ def _product(g: GraphBuilder) -> tuple[Symbol, ...]:
     return g.quantize(y, "f8e4m3", 128, name="q"), g.quantize_scale(y, "f8e4m3", 128, name="s")
 
 
+def _groups_of_product(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """Groups of a gate's columns, of which a tile has one, with scales that lie side by side."""
+    x = g.input("x", (72, 64), "bf16")
+    gate, up = (g.matmul(x, g.input(name, (64, 256), "bf16", constant=True)) for name in "vw")
+    y = g.silu(gate) * up
+    return g.quantize(y, "f8e4m3", 128, name="q"), g.quantize_scale(y, "f8e4m3", 128, name="s")
+
+
 def rows(held: int, columns: int) -> Structure:
     return Structure(
         held, columns, 1, 2, 4, Sharing.COOPERATIVE, persistent=True, swap=False, subtiles=1, group=1
@@ -88,6 +96,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "scales turned": (_turned, rows(4, 512)),
     "groups of whole rows": (_with_a_sum, rows(4, 512)),
     "rows of a product": (_product, PRODUCT),
+    "groups of a product": (_groups_of_product, PRODUCT),
 }
 
 
@@ -175,7 +184,7 @@ def _norm_of_288(g: GraphBuilder) -> Symbol:
 
 def _of_a_product(g: GraphBuilder) -> Symbol:
     product = g.matmul(g.input("u", (40, 512), "bf16"), g.input("v", (512, 256), "bf16"))
-    return g.quantize(product, "f8e4m3", 128, name="q")
+    return g.quantize(product, "f8e4m3", 64, name="q")
 
 
 REFUSED = {
@@ -187,9 +196,9 @@ REFUSED = {
         lambda g, y: g.quantize(_norm_of_288(g), "f8e4m3", 96, name="q"),
         "groups of 96 elements of rows that are reduced whole are not lowered",
     ),
-    "groups of a product": (
+    "small groups of a product": (
         lambda g, y: _of_a_product(g),
-        "node q: groups of 128 elements are not quantized beside a product, whole rows are",
+        "its result is reduced in parts of 64 columns, of which a tile has one, and at least 128 columns; compute",
     ),
     "blocks": (
         lambda g, y: g.quantize(y, "f8e4m3", block=(8, 128), name="q"),

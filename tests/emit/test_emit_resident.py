@@ -34,6 +34,11 @@ def narrowed(g: GraphBuilder) -> Symbol:
     return g.cast(g.input("x", (37, 1000), "f32"), "f16", name="y")
 
 
+def columns(g: GraphBuilder) -> Symbol:
+    """Two columns side by side: each is every other element of what is stored."""
+    return g.concat(*(g.input(name, (2048, 1), "f32") for name in "ab"), axis=1, name="y")
+
+
 def cut(rows: int, columns: int, warps: int = 4, blocks: int = 8) -> Structure:
     return Structure(
         rows, columns, 1, 1, warps, Sharing.COOPERATIVE, False, False, 1, 1, occupancy=blocks
@@ -53,6 +58,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "gate": (gate, cut(4, 512)),
     "narrowed": (narrowed, cut(4, 512, 2, 16)),
     "biased": (biased, cut(2, 256)),
+    "columns side by side": (columns, cut(1, 512)),
 }
 
 

@@ -67,6 +67,21 @@ def test_vectors_are_read_by_address_and_a_table_by_tma() -> None:
     assert all(source.spans == FULL for source in table.sources)
 
 
+def test_short_groups_of_channels_are_columns_together() -> None:
+    """Rows of 16 channels would leave tiles nearly empty: what a group shares is read once for its neighbours."""
+    region = region_of(element_graphs.groups_of_channels)
+    assert region.extent(Role.COLUMN) == 128
+    assert {s.view.tensor: s.view.column_each for s in region.sources} == {
+        "x": 1, "mean": 16, "factor": 16, "w": 1,
+    }  # fmt: skip
+
+
+def test_an_image_that_is_enlarged_is_read_once_for_its_neighbours() -> None:
+    region = region_of(element_graphs.upsampled)
+    assert region.extent(Role.COLUMN) == 24
+    assert {s.view.tensor: s.view.column_each for s in region.sources} == {"x": 2, "skip": 1}
+
+
 def test_rows_are_along_the_run_that_most_tensors_have() -> None:
     region = region_of(element_graphs.rotary)
     assert extents(region) == {Role.BATCH: 2, Role.GROUP: 4, Role.ROW: 36, Role.COLUMN: 64}

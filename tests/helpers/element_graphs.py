@@ -80,6 +80,20 @@ def packed_gate(g: GraphBuilder) -> Symbol:
     return g.cast(g.mul(g.silu(g.slice(x, stop=608)), g.slice(x, start=608)), "bf16", name="y")
 
 
+def groups_of_channels(g: GraphBuilder) -> Symbol:
+    """Channels last less their group's mean, times a factor of their group in an image, and weights of their own."""
+    x = g.input("x", (2, 20, 8, 16), "bf16")
+    mean, factor = (g.input(name, (2, 1, 8, 1), "f32") for name in ("mean", "factor"))
+    return g.cast((x - mean) * factor * g.input("w", (8, 16), "bf16"), "bf16", name="y")
+
+
+def upsampled(g: GraphBuilder) -> Symbol:
+    """An image with each element twice along rows and columns, beside one of that size."""
+    x, skip = g.input("x", (3, 5, 1, 12, 1), "bf16"), g.input("skip", (3, 10, 24), "bf16")
+    y = g.add(x, g.reshape(skip, shape=(3, 5, 2, 12, 2)))
+    return g.cast(g.reshape(y, shape=(3, 10, 24)), "bf16", name="y")
+
+
 def turned(g: GraphBuilder) -> Symbol:
     """Rotary embedding of packed heads: halves of heads turned and joined, tables of both halves."""
     x = g.reshape(g.input("x", (2, 36, 4 * 128), "bf16"), shape=(2, 36, 4, 128))

@@ -46,8 +46,11 @@ def _strides(plan: KernelPlan) -> Iterator[str]:
 
 
 def _known(tiles: Iterable[ByAddress[Source] | ByAddress[Output]]) -> Iterator[tuple[int, list[str]]]:
-    """The arguments that are strides of tensors that threads move 16 bytes at a time, by their elements' bits."""
+    """The arguments that are strides of tensors that threads move 16 bytes at a time, by their elements' bits: not
+    those of columns, which lie apart where they are every other element of a row.
+    """
     found: dict[int, dict[str, None]] = {}
     for one in tiles:
-        found.setdefault(one.of.view.dtype.bits, {}).update(dict.fromkeys(name for _, name in one.strides))
+        names = (name for role, name in one.strides if role is not Role.COLUMN)
+        found.setdefault(one.of.view.dtype.bits, {}).update(dict.fromkeys(names))
     yield from ((bits, [*names]) for bits, names in sorted(found.items()) if names)

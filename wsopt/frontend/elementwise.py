@@ -147,7 +147,26 @@ def _runs(axes: Axes, wide: Sequence[Dim], counted: set[Dim]) -> tuple[list[Run]
             runs.append((atom,))
     bits = min((raw.dtype.bits for raw in uses), default=_TMA_BITS)
     chosen = any(node.op == "gather" for node in axes.graph.nodes)
+    if not chosen and _has_short_groups(axes, runs, views, counted, bits):
+        (*outer, whole), inner = runs[:-1], runs[-1]
+        size = math.prod(axes.extents[atom] for atom in inner)
+        views = [merged(dims, whole[-1], inner[-1], size) for dims in views]
+        runs = [*outer, (*whole, *inner)]
     return runs, _Tensors(tuple(views), bits, len(axes.graph.outputs), chosen)
+
+
+def _has_short_groups(
+    axes: Axes, runs: Sequence[Run], views: Sequence[tuple[RawDim, ...]], counted: set[Dim], bits: int
+) -> bool:
+    """Whether the innermost run is too short to be a tile's columns, and some tensors have an element for each of it,
+    as the statistics of groups of channels: those are read by address then, and both runs are columns.
+    """
+    if len(runs) < 3 or counted & {*runs[-2], *runs[-1]}:
+        return False
+    outer, inner = runs[-2][-1], runs[-1][-1]
+    short = math.prod(axes.extents[atom] for atom in runs[-1]) * bits < _LEAST_BITS
+    whole = all((along := find(dims, outer)) is None or along.cutout is None for dims in views)
+    return short and whole and mergeable(views, outer, inner, groups=True)
 
 
 # --- rows and columns -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, regroup
-from wsopt.frontend.kinds import QUANTIZING, is_matmul, reduces_rows
+from wsopt.frontend.kinds import QUANTIZING, reduces_rows
 from wsopt.graph.scales import Unit, unit_of
 from wsopt.graph.types import Node
 
@@ -42,15 +42,6 @@ def cut(axes: Axes, node: Node) -> None:
             f"or {remedies.computed_before([node.name])}"
         )
     elements = axes.use(node, 0) if node.op in QUANTIZING else node.name
-    if (
-        node.op in QUANTIZING
-        and unit[0] != axes.shapes[elements][-1]
-        and any(map(is_matmul, axes.graph.nodes))
-    ):
-        raise LoweringError(
-            f"node {node.name}: groups of {unit[0]} elements are not quantized beside a product, whole rows are; "
-            f"{remedies.computed_before([node.tensors[0]])}"
-        )
     last = len(axes.shapes[elements]) - 1
     if not in_rows(axes, node):
         wholes = _units(axes, node, elements, unit)

@@ -19,6 +19,8 @@ from wsopt.tensors.views import BATCHES, TRANSPOSED_BITS, Chosen, Role, View
 _WHOLE = (0, 1)
 _MERGED = {Kind.ROWS: (Role.COLUMN,), Kind.LONG_ROWS: (Role.COLUMN,)}
 """Roles whose axes have to be one, for kinds of graphs that keep no identity from their values."""
+_BY_ADDRESS = (Kind.ELEMENTWISE, *_MERGED)
+"""Kinds of graphs that read a tensor by address of which neighbours along the columns share an element."""
 _CHOOSING = (Role.ROW, Role.GROUP, Role.HEAD, Role.BATCH)
 """The axes along which indices may vary, innermost first."""
 
@@ -211,7 +213,7 @@ class _Merging:
         """Merge two axes of one role. Raises LoweringError where they do not lie together in every tensor."""
         kind = self.axes.kind
         # Elements alone were seen to lie together, and an index along them is put together from theirs.
-        groups = kind in (Kind.FACTORED, *_MERGED) or (whole is Role.STREAM and kind is Kind.COMPUTED)
+        groups = kind in (Kind.FACTORED, *_BY_ADDRESS) or (whole is Role.STREAM and kind is Kind.COMPUTED)
         together = mergeable(self.views, outer, inner, self.singles, groups=groups)
         if kind is not Kind.ELEMENTWISE and ({outer, inner} & self.counted or not together):
             what = "axis that is reduced" if kind in _MERGED else f"{whole} axis of its products"
@@ -264,7 +266,7 @@ class _Merging:
     def layout(self) -> Layout:
         """The views along the axes that are left, with what chooses places along them."""
         found = {role: self.sizes[axis] for axis, role in self.roles.items() if axis in self.sizes}
-        kept, shared = self._by_use(), self.axes.kind in _MERGED
+        kept, shared = self._by_use(), self.axes.kind in _BY_ADDRESS
         seen = {
             key: _view(raw, kept[key], _with_chosen(raw, kept, self.roles), by_address=shared)
             for key, raw in self.raws.items()

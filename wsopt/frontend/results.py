@@ -16,6 +16,10 @@ from wsopt.graph.types import Graph, Node
 
 _LEAST_WIDTH = 64
 """Columns of a part of a product's, at least, that is a tile of its own."""
+_LEAST_REDUCED = 128
+"""The same where each part is reduced: a tile of fewer columns loses more to its operands than a kernel that reads
+the product's result again takes.
+"""
 
 
 def check_elementwise(graph: Graph, kind: Kind) -> None:
@@ -59,7 +63,14 @@ def _keeps_columns(node: Node) -> bool:
 
 
 def check_width(axes: Axes, node: Node, part: Dim) -> None:
-    """Refuse parts of columns that leave most of a product's tile empty: a kernel that turns the result is faster."""
+    """Refuse parts of columns that leave most of a product's tile empty: a kernel that turns the result, or reduces
+    it, is faster.
+    """
+    if axes.kind is Kind.REDUCED and axes.extents[part] < _LEAST_REDUCED:
+        raise LoweringError(
+            f"node {node.name}: its result is reduced in parts of {axes.extents[part]} columns, of which a tile has "
+            f"one, and at least {_LEAST_REDUCED} columns; {remedies.computed_before([node.name])}"
+        )
     if axes.extents[part] < _LEAST_WIDTH:
         raise LoweringError(
             f"node {node.name}: its result has parts of {axes.extents[part]} columns elsewhere, of which a tile has "
@@ -68,9 +79,13 @@ def check_width(axes: Axes, node: Node, part: Dim) -> None:
 
 
 def columns_apart(axes: Axes, atoms: tuple[Dim, ...]) -> bool:
-    """Whether the parts of a product's columns, outer ones first, do not follow each other in some result: a kernel
-    has tiles of the innermost part then, and the others are batches.
+    """Whether a product's columns, outer parts first, are reduced in parts, such as the heads of a row, or do not
+    follow each other in some result: a kernel has tiles of the innermost part then, and the others are batches.
     """
+    if axes.kind is Kind.REDUCED:
+        return len(atoms) > 1
+    if not axes.kind.plain:
+        return False
     for name in axes.graph.outputs:
         own = axes.all_atoms(name)
         if {*atoms} <= {*own} and any(pair not in {*pairwise(own)} for pair in pairwise(atoms)):

@@ -48,7 +48,7 @@ def _assign_role(axes: Axes, node: Node, use: str, dim: int, role: Role) -> None
     atoms, place = axes.atoms(use, dim), f"(dimension {dim % len(axes.shapes[use])} of {axes.title(use)})"
     whole = axes.kind.plain and role in (Role.COLUMN, Role.STREAM)  # if they lie together, which merging sees
     whole |= role is Role.STREAM and bool(paged(axes.graph))
-    apart = whole and role is Role.COLUMN and columns_apart(axes, atoms)
+    apart = role is Role.COLUMN and columns_apart(axes, atoms)
     if apart:
         check_width(axes, node, atoms[-1])
     whole &= not apart
