@@ -20,6 +20,7 @@ from wsopt import candidates
 from wsopt.codegen import aot
 from wsopt.export import binary
 from wsopt.machine import Machine, load_machine
+from wsopt.pool import local
 
 MARKS_OF_FIXTURES = {
     "other_triton": ("compiler", "other_triton"),
@@ -83,6 +84,18 @@ def no_search_beside_the_compiler() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "_CORES", sys.maxsize)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_process_a_test() -> Iterator[None]:
+    """Work of many tasks is done in a test's own process, where no number of processes is asked for: other tests have
+    the other cores, and forks start anew with what the process has learned of graphs and programs between them.
+
+    What processes make is the same (tests/pool), and commands that tests start have as many as ever.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "cores", lambda: 1)
         yield
 
 

@@ -46,11 +46,23 @@ def _code() -> str:
     return records.digest_of([*files, *(PACKAGE / name for name in FILES)])
 
 
+def _key(*asked: Any) -> str:
+    """The key of what the interpreter finds as it is, with this NumPy and this Python."""
+    return records.key_of(_code(), np.__version__, sys.version_info[:2], *asked)
+
+
 def fault(case: str, source: str, seed: int, find: Callable[[], str | None]) -> str | None:
     """What is wrong with a kernel in a case under one interleaving; None if nothing is. `find` simulates it."""
-    key = records.key_of(_code(), np.__version__, sys.version_info[:2], case, source, seed)
-    found: str | None = RECORDS.get(key, find)
+    found: str | None = RECORDS.get(_key(case, source, seed), find)
     return found
+
+
+WAITS = records.Records("ending_waits", fault="other waits of a text end something")
+
+
+def ending_waits(case: str, source: str, seed: int, find: Callable[[], set[int]]) -> set[int]:
+    """The lines of a kernel's waits that end something in a case under one interleaving. `find` simulates it."""
+    return set(WAITS.get(_key(case, source, seed), lambda: sorted(find())))
 
 
 EXECUTED = simulation._executed

@@ -293,7 +293,8 @@ def test_a_cluster_of_which_a_worker_is_killed_gives_the_same_bytes(
 ) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setenv("WSOPT_CACHE_DIR", str(tmp_path / "here"))
-    with running(tmp_path, 2, WSOPT_CACHE_DIR=str(tmp_path / "there")) as cluster:
+    variables = {"WSOPT_CACHE_DIR": str(tmp_path / "there"), "WSOPT_CORES": "1"}  # one core for each worker
+    with running(tmp_path, 2, **variables) as cluster:
 
         def kill_one(stage: str, _done: int, total: int) -> None:
             if (stage, total) == ("kernels", 2) and timer.ident is None:

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
+import simulated
 
-from wsopt.errors import InfeasibleError, UndecidedError
+from wsopt.errors import InfeasibleError, LoweringError, UndecidedError
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
+from wsopt.partition.cut import cut, cutter_of, settled
 from wsopt.partition.few_rows import with_parts_of_rows
 from wsopt.partition.make import build_cut, if_several_are_faster, is_weighed
+from wsopt.partition.pieces import Piece
+from wsopt.partition.prices import Level, Price, Prices
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runs_that_are_known() -> Iterator[None]:
+    """Runs that have a record are executed now and then only: what is asked here is which kernels a cut has."""
+    with simulated.known_runs():
+        yield
+
 
 OPS = ("softmax", "logsumexp", "reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
 
@@ -147,6 +160,37 @@ def test_a_cut_of_parts_is_chosen_by_its_time(h200: Machine) -> None:
     assert len(build_cut(whole, h200, use_cache=False).record.steps) == 1
 
 
+@pytest.mark.parametrize(
+    ("bound", "whole", "steps", "made"),
+    [(10.0, 10.0, 2, (2,)), (3.0, math.inf, 2, (1, 1, 2)), (3.0, 3.0, 1, (1,)), (3.0, 5.0, 2, (1, 1, 2))],
+    ids=["too slow by its bound", "rejected", "faster", "too slow once it is made"],
+)
+def test_kernels_are_made_of_ways_to_write_a_graph_that_may_be_the_fastest(
+    bound: float,
+    whole: float,
+    steps: int,
+    made: tuple[int, ...],
+    h200: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two parts take 2 us each; a kernel of whole rows takes at least `bound`, and `whole` once it is made."""
+    graph, asked = rows("logsumexp", 8, 131072), list[int]()
+
+    def priced(pieces: dict[str, Piece], level: Level, us: float) -> dict[str, Price]:
+        ends = {key: (piece.graph.inputs[0].name, *piece.graph.outputs) for key, piece in pieces.items()}
+        return {key: Price(us if ends[key] == ("x", "y") else 2.0, level) for key in pieces}
+
+    def solved(prices: Prices, pieces: dict[str, Piece]) -> dict[str, Price]:
+        asked.append(len(pieces))
+        return priced(pieces, Level.SOLVED, whole)
+
+    monkeypatch.setattr(Prices, "_bounded", lambda prices, pieces: priced(pieces, Level.BOUND, bound))
+    monkeypatch.setattr(Prices, "_solved", solved)
+    prices = Prices(h200)
+    found = settled([cutter_of(one, prices) for one in (graph, with_parts_of_rows(graph, h200))])
+    assert (len(found.pieces), tuple(asked)) == (steps, made)
+
+
 def over_two_axes(*shape: int) -> Graph:
     g = GraphBuilder("total")
     g.output(g.reduce_sum(g.reduce_sum(g.input("x", shape, "bf16"), axis=-1), axis=-1, name="y"))
@@ -182,7 +226,10 @@ def test_rows_in_parts_are_taken_where_the_compiler_rejects_whole_ones(h200: Mac
     """A row of 30,000 elements is held whole by no consumer without spills."""
     g = GraphBuilder("rows")
     g.output(g.cast(g.softmax(g.input("x", (1, 30000), "f16")), "f16", name="y"))
-    found = build_cut(g.build(), h200, use_cache=False)
+    graph = g.build()
+    with pytest.raises(LoweringError, match="cannot be cut"):
+        cut(graph, h200, use_cache=False)
+    found = build_cut(graph, h200, use_cache=False)
     assert len(found.record.steps) == 3
 
 

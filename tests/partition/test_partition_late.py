@@ -18,7 +18,7 @@ from wsopt.partition import cut as cutting
 from wsopt.partition import prices as pricing
 from wsopt.partition.build import CutBuild
 from wsopt.partition.command import compiled_text
-from wsopt.partition.cut import CutCertificate, Cutter, cutter_of
+from wsopt.partition.cut import CutCertificate, Cutter, cutter_of, settled
 from wsopt.partition.document import RECORD, CutRecord, Step, summary_of
 from wsopt.partition.prices import Level, Price, Prices
 from wsopt.partition.text import cut_text
@@ -39,11 +39,11 @@ def _priced(machine: Machine, deadline: Deadline, *, fused: Level, apart: Level)
 
 
 def test_a_cover_by_kernels_that_are_made_is_taken_when_the_time_is_over(h200: Machine) -> None:
-    found = _priced(h200, spent(0.7), fused=Level.ROOFLINE, apart=Level.SOLVED).settled()
+    found = settled([_priced(h200, spent(0.7), fused=Level.ROOFLINE, apart=Level.SOLVED)])
     assert (len(found.pieces), found.microseconds) == (4, 40.0)
     assert found.skipped == ("kernels of 1 piece not made, with which 22.0 us are not excluded",)
     assert not found.certificate.proved
-    whole = _priced(h200, spent(0.7), fused=Level.SOLVED, apart=Level.SOLVED).settled()
+    whole = settled([_priced(h200, spent(0.7), fused=Level.SOLVED, apart=Level.SOLVED)])
     assert (whole.microseconds, whole.skipped, whole.certificate.proved) == (22.0, (), True)
 
 
@@ -60,7 +60,7 @@ def test_kernels_are_made_without_bounds_when_it_is_late_for_them(
     monkeypatch.setattr(pricing, "_bounded", lambda task: pytest.fail("it is bounded"))
     cutter = _priced(h200, spent(0.4), fused=Level.ROOFLINE, apart=Level.ROOFLINE)
     with pytest.raises(TimeOverError, match=r"1000 s of --time-limit .* pieces that end in h, m, y, which"):
-        cutter.settled()
+        settled([cutter])
     assert len(asked) == 3
     rounds = math.ceil(3 / cutter.prices.workers.at_once)
     assert asked == pytest.approx([550.0 / rounds] * 3, rel=0.01)
@@ -93,7 +93,7 @@ def test_many_covers_are_followed_by_all_bounds_at_once(
     monkeypatch.setattr(cutting, "_COVERS", 1)
     cutter = _priced(h200, Deadline(), fused=Level.ROOFLINE, apart=Level.ROOFLINE)
     different = len({piece.key for piece in cutter.found.pieces})
-    found = cutter.settled()
+    found = settled([cutter])
     assert found.microseconds == 22.0
     assert len(asked) == 2, "those of the first cover, then all others"
     assert sum(asked) == different

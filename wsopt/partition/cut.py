@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.deadline import UNLIMITED, Deadline
@@ -92,7 +92,7 @@ def cut(
     TimeOverError where the time is over before there are kernels for all of it.
     """
     prices = Prices(machine, use_cache, deadline.bounded(graph.name, progress), workers, deadline)
-    return cutter_of(graph, prices, others).settled()
+    return settled([cutter_of(graph, prices, others)])
 
 
 def check_cuttable(graph: Graph, machine: Machine) -> None:
@@ -110,40 +110,19 @@ class Cutter:
     bare: tuple[Piece, ...]
     times: tuple[float, ...]
 
-    def settled(self) -> Cut:
-        """The best cut, each of its kernels made. Raises as `cut`. Every round but the last knows a price better than
-        the one before, and there are two steps of each: they come to an end.
-        """
-        graph, prices, covers = self.web.graph, self.prices, 0
-        while True:
-            chosen, covers = self.cover(), covers + 1
-            late = bool(prices.late) or time.monotonic() > prices.deadline.search_end
-            made = self.chosen(made_only=True) if late else None
-            if made is not None:
-                return self.cut(made, least=chosen)
-            if prices.late:
-                raise _too_late(graph, prices)
-            if not prices.improve(self.ours(chosen)):
-                return self.cut(chosen, least=chosen)
-            if covers == _COVERS:
-                prices.bound(self.found.pieces)
-
-    def cover(self) -> Chosen:
-        """The best cover at the prices of now. Raises LoweringError where there is none."""
-        found = self.chosen()
-        if found is None:
-            raise LoweringError(_uncovered(self.web, self.found, self.prices))
-        return found
-
     @property
     def computes(self) -> bool:
         """Whether there is any cover at the prices of now; which is the best is not asked."""
         return coverable(self._options(), frozenset(self.web.graph.outputs))
 
     def check(self) -> None:
-        """Raise LoweringError where there is no cover, as `cover` does."""
+        """Raise LoweringError where there is no cover."""
         if not self.computes:
-            raise LoweringError(_uncovered(self.web, self.found, self.prices))
+            raise self.refusal()
+
+    def refusal(self) -> LoweringError:
+        """Why there is no cover at the prices of now."""
+        return LoweringError(_uncovered(self.web, self.found, self.prices))
 
     def least(self) -> float:
         """The time of the best cover at the prices of now, infinite where there is none."""
@@ -175,24 +154,24 @@ class Cutter:
         """The pieces of a cover that kernels compute."""
         return tuple(self.found.pieces[n] for n in chosen.options if n < len(self.found.pieces))
 
-    def cut(self, chosen: Chosen, *, least: Chosen) -> Cut:
-        """The cut that a cover by made kernels is, none being faster than the `least` one at the prices of now."""
+    def cut(self, chosen: Chosen, skipped: tuple[str, ...] = ()) -> Cut:
+        """The cut that a cover by made kernels is; `skipped` says in words which faster one may have been missed."""
         ours = self.ours(chosen)
         prices = tuple(self.prices[piece] for piece in ours)
         optimal = all(
             price.build.summary["status"] == "optimal" for price in prices if price.build is not None
         )
-        open_ones = [piece for piece in self.ours(least) if self.prices[piece].level is not Level.SOLVED]
         certificate = _certificate(self.found, self.prices, chosen)
-        proved = certificate.proved and optimal and not open_ones
-        left, skipped = self.theirs(chosen), self._skipped(open_ones, least)
+        proved = certificate.proved and optimal and not skipped
+        left = self.theirs(chosen)
         return Cut(self.web.graph, ours, prices, left, replace(certificate, proved=proved), skipped)
 
-    def _skipped(self, open_ones: list[Piece], least: Chosen) -> tuple[str, ...]:
-        """What there was no time for, in words."""
+    def skipped(self, least: Chosen) -> tuple[str, ...]:
+        """What there was no time for, in words, where the cover of the least time has kernels that are not made."""
+        open_ones = {piece.key for piece in self.ours(least) if self.prices[piece].level is not Level.SOLVED}
         if not open_ones:
             return ()
-        kernels, us = counted(len({piece.key for piece in open_ones}), "piece"), self.microseconds(least)
+        kernels, us = counted(len(open_ones), "piece"), self.microseconds(least)
         return (f"kernels of {kernels} not made, with which {us:,.1f} us are not excluded",)
 
     def microseconds(self, chosen: Chosen) -> float:
@@ -210,6 +189,41 @@ class Cutter:
         """The pieces of a cover that somebody else computes."""
         first = len(self.found.pieces)
         return tuple(self.bare[n - first] for n in chosen.options if n >= first)
+
+
+def settled(cutters: Sequence[Cutter]) -> Cut:
+    """The best cut of a graph written in several ways, which have the same prices; its kernels are made.
+
+    The way whose best cover takes the least time so far goes on, and of ways that take the same the first: kernels of
+    another one are made only if it may be faster still. Every round but the last knows a price better than the one
+    before, and there are two steps of each, or a way's least time: they come to an end. Raises as `cut`.
+    """
+    prices, least, covers = cutters[0].prices, [0.0] * len(cutters), Counter[int]()
+    while True:
+        way = least.index(min(least))
+        cutter, chosen = cutters[way], cutters[way].chosen()
+        least[way] = math.inf if chosen is None else cutter.microseconds(chosen)
+        if way != least.index(min(least)):
+            continue
+        if chosen is None:
+            raise cutters[0].refusal()
+        found = _made(cutters, cutter.skipped(chosen)) if prices.is_late else None
+        if found is not None:
+            return found
+        if prices.late:
+            raise _too_late(cutters[0].web.graph, prices)
+        if not prices.improve(cutter.ours(chosen)):
+            return cutter.cut(chosen)
+        covers[way] += 1
+        if covers[way] == _COVERS:
+            prices.bound(cutter.found.pieces)
+
+
+def _made(cutters: Sequence[Cutter], skipped: tuple[str, ...]) -> Cut | None:
+    """The best cut by kernels that are made already; None if there is none."""
+    found = ((cutter, cutter.chosen(made_only=True)) for cutter in cutters)
+    cuts = [cutter.cut(chosen, skipped) for cutter, chosen in found if chosen is not None]
+    return min(cuts, key=lambda cut: cut.microseconds, default=None)
 
 
 def _too_late(graph: Graph, prices: Prices) -> TimeOverError:

@@ -24,7 +24,7 @@ from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
 from wsopt.partition.accept import first_program, refusal_of
 from wsopt.partition.build import CutBuild, cut_build
-from wsopt.partition.cut import Cut, Cutter, check_cuttable, cutter_of
+from wsopt.partition.cut import Cut, Cutter, check_cuttable, cutter_of, settled
 from wsopt.partition.document import CutRecord, record_of, record_text
 from wsopt.partition.exact_products import written_out
 from wsopt.partition.few_rows import joins_few_long_rows, with_parts_of_rows
@@ -83,17 +83,7 @@ def _best(graph: Graph, cutter: Cutter) -> Cut:
     """
     prices = cutter.prices
     others = (with_parts_of_rows(graph, prices.machine), with_sliced_inputs(graph))
-    cutters = [cutter, *(cutter_of(other, prices) for other in others if other is not graph)]
-    found, refusal = list[Cut](), None
-    for one in (one for one in cutters if one is cutter or one.computes):
-        try:
-            found.append(one.settled())
-        except LoweringError as error:
-            refusal = refusal or error
-    if not found:
-        assert refusal is not None, "the graph's own cut is refused, or found"
-        raise refusal
-    return min(found, key=lambda cut: cut.microseconds)
+    return settled([cutter, *(cutter_of(other, prices) for other in others if other is not graph)])
 
 
 def is_refused(graph: Graph, machine: Machine) -> bool:

@@ -64,6 +64,11 @@ class Prices:
     def __getitem__(self, piece: Piece) -> Price:
         return self.known[piece.key]
 
+    @property
+    def is_late(self) -> bool:
+        """Whether what is made has to do, if it does."""
+        return bool(self.late) or time.monotonic() > self.deadline.search_end
+
     def improve(self, pieces: Sequence[Piece]) -> bool:
         """Know the times of these one level better; whether there was any to be improved."""
         first: dict[str, Piece] = {}
