@@ -563,6 +563,11 @@ def test_one_place_and_small_blocks() -> None:
         f"takes {flat[4096, 8]['us']:.1f} us where {flat[4096, 8]['predicted_us']:.1f} are predicted" in told
     )
     assert f"columns {flat[8192, 8]['us']:.1f} ({flat[8192, 8]['predicted_us']:.1f})" in told
+    edits = {row["edit"]: row["us"] for row in data["cross_entropy_50257_by_hand"] if row["columns"] == 8192}
+    assert f"Copies alone take {edits['no arithmetic']:.1f} us" in told
+    assert f"{edits['without the branches that hide ends']:.1f} are left" in told
+    assert f"gain no more ({edits['columns numbered in the branches']:.1f})" in told
+    assert f"{edits['without those and the sum at one place']:.1f} without the sum" in told
 
     def of(graph: str, elements: int) -> list[float]:
         rows = (row for row in data["variants"] if row["graph"] == graph)
