@@ -17,8 +17,8 @@ def gate(rows: int, columns: int) -> Body:
     return lambda g: g.cast(g.silu(g.input("x", (rows, columns), "bf16")), "bf16", name="y")
 
 
-def doubled(g: GraphBuilder) -> Symbol:
-    return g.cast(g.input("x", (64, 256), "bf16") * 2.0, "bf16", name="y")
+def largest(g: GraphBuilder) -> Symbol:
+    return g.cast(g.reduce_max(g.input("x", (64, 256), "bf16"), axis=1), "bf16", name="y")
 
 
 def product(rows: int, columns: int, depth: int) -> Body:
@@ -37,7 +37,7 @@ KERNELS: dict[Wall | None, tuple[Body, Structure, int]] = {
     Wall.BANDWIDTH: (gate(32768, 4096), rows_of(2, 2048, 2), 227),
     Wall.LATENCY: (gate(32768, 4096), rows_of(2, 2048, 1, 8), 24),
     Wall.BLOCKS: (product(64, 256, 16384), structure(columns=64, depth=128), 227),
-    Wall.LAUNCH: (doubled, rows_of(4, 256), 227),
+    Wall.LAUNCH: (largest, rows_of(4, 256), 227),
     Wall.LOCALITY: (product(8192, 8192, 512), structure(columns=32), 227),
     None: (product(8192, 8192, 4096), structure(columns=256, consumers=2), 227),
 }
