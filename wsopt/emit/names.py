@@ -37,6 +37,8 @@ _KERNEL_WORDS = frozenset(
             "by_lanes",
             "by_threads",
             "for_elements",
+            "has_one",
+            "ALL_ROWS_LAYOUT",
             *CHOICES,
             *ROUNDINGS,
             "tile_coordinates",
