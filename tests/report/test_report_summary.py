@@ -43,6 +43,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "occupancy": 0,
             "atomics": False,
             "flat": False,
+            "ahead": False,
         },
         "ii_cycles": 512,
         "partitions": [

@@ -13,10 +13,21 @@ single ones ptxas moves up before the end of the product whose sums they round, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from wsopt.emit.called import BRANCH, FOR_ELEMENTS, HAS_ONE, LARGER, OWN, ROUNDINGS, reduction
+from wsopt.emit.called import (
+    BRANCH,
+    BRANCH_COLUMNS,
+    COLUMNS_FROM,
+    FOR_ELEMENTS,
+    HAS_ONE,
+    KEPT_BRANCH,
+    LARGER,
+    OWN,
+    ROUNDINGS,
+    reduction,
+)
 from wsopt.emit.expressions import Operand, broadcast, expression, for_elements, helpers, in_type, number
 from wsopt.emit.instructions import when
 from wsopt.emit.sums import accumulator_names, accumulators, cut_along, operand_layouts
@@ -31,6 +42,17 @@ from wsopt.tensors.views import K_BLOCK, Role
 
 Age = Callable[[str], int]
 """How many times a value has been made again since it was made for the present iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A value of a row that names a column: the identifiers of the place if the row has it, else of none; and of
+    those of all of a consumer's rows, which every thread has.
+    """
+
+    own: str
+    of_all: str
+
 
 Comparison = tuple[str, str | Scalar | None, str | Scalar | None]
 """A comparison of whole numbers: its instruction's name and its operands, None for the streamed axis's end."""
@@ -51,9 +73,9 @@ class Arithmetic:
     rows in a layout of `threads`. Tiles that are `by_parts` of rows reach beyond the row's ends where the
     condition `ends` holds, none where it is empty. Products leave `results` and are `fed` values from registers, each
     cut for so many sets of sums; those, and what else is `wanted`, are read outside, some one by one (`by_address`).
-    Of rows in parts `places` has for values of a row that name a column the identifiers by which threads have all.
-    `unmasked` has for each value its alternative where no mask is at work. What the text calls of the kernel's own
-    functions is noted in `called`.
+    Of rows in parts `places` has what is known of values of a row that name a column. Branches that few parts take
+    have their columns `numbered` by all parts, or number them themselves. `unmasked` has for each value its
+    alternative where no mask is at work. What the text calls of the kernel's own functions is noted in `called`.
     """
 
     items: tuple[Item, ...]
@@ -72,7 +94,8 @@ class Arithmetic:
     threads: str = ""
     by_parts: bool = False
     ends: str = ""
-    places: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+    numbered: bool = False
     unmasked: Mapping[str, str] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
 
@@ -181,11 +204,7 @@ class Arithmetic:
                 name = alias[name]
             return self.operand(name, 0 if name in own else age(name.removesuffix(BEFORE)))
 
-        rare = {
-            one.sum.name: one
-            for one in sums_at_one_place([*map(self.item, items)])
-            if one.place in self.places
-        }
+        rare = {one.sum.name: one for one in self._rare(items)}
         inside = {item.name for one in rare.values() for item in one.inside}
         for item in (self.item(name) for name in items if name in needed):
             if item.name in rare:
@@ -207,10 +226,44 @@ class Arithmetic:
 
     def _at_one_place(self, one: OnePlace, operand: Callable[[str], Operand]) -> str:
         """The lines of a sum to which a part adds something only where it has the place of one of its rows."""
-        self.called |= {OWN, HAS_ONE}
-        chosen = (f"{self.name(item.name, 0)} = {self._statement(item, operand)}" for item in one.inside)
-        lines = "\n".join([BRANCH, *chosen, *self._reduction(one.sum, operand)])
-        return when(f"{HAS_ONE}({self.places[one.place]}, column)", lines)
+        self.called.add(HAS_ONE)
+        place, element = self.places[one.place], one.choice.args[1]
+        before = itertools.takewhile(lambda item: item is not one.choice, self.items)
+        hiding = next((item.name for item in before if element in item.reads and self._hides(item)), None)
+
+        def inside(name: str) -> Operand:
+            if name == one.place:
+                return replace(operand(name), name=place.own)
+            # Of a tile whose elements beyond the row's ends are hidden no other is kept, which would take registers.
+            return operand(hiding if hiding and name == element else name)
+
+        begin, columns = self._branch()
+        lines = [begin]
+        for item in one.inside:
+            text = columns if item is one.columns else self._statement(item, inside)
+            lines.append(f"{self.name(item.name, 0)} = {text}")
+        lines += self._reduction(one.sum, operand)
+        return when(f"{HAS_ONE}({place.of_all}, column)", "\n".join(lines))
+
+    def _branch(self) -> tuple[str, str]:
+        """The first line of a branch that few parts take, and the numbers of the columns in it."""
+        self.called |= {OWN} if self.numbered else {OWN, COLUMNS_FROM}
+        return (KEPT_BRANCH, "columns") if self.numbered else (BRANCH, BRANCH_COLUMNS)
+
+    def _rare(self, items: Iterable[str]) -> Iterator[OnePlace]:
+        """The sums among items to which few parts add something."""
+        if self.places:
+            found = sums_at_one_place([*map(self.item, items)])
+            yield from (one for one in found if one.place in self.places)
+
+    def keeps_to_rows(self, name: str) -> bool:
+        """Whether nothing is computed of a tile's elements beyond the ends of its rows: all that reads them hides
+        them, or takes that at a place of the row.
+        """
+        rare = (item.name for one in self._rare(item.name for item in self.items) for item in one.inside)
+        taken = frozenset(rare)
+        readers = [item for item in self.items if name in item.reads]
+        return bool(readers) and all(item.name in taken or self._hides(item) for item in readers)
 
     def _alternative(self, name: str, other: Operand) -> str:
         """The expression of a value by its alternative, which may be a tensor's elements as they lie in memory."""
@@ -256,11 +309,11 @@ class Arithmetic:
         assert isinstance(item, Statement), "a choice"
         mask, kept, name = self.item(item.reads[0]), operand(item.reads[1]), self.name(item.name, 0)
         assert isinstance(mask, Statement), "a comparison"
-        inside = f"{self.name(mask.name, 0)} = {self._statement(mask, operand)}"
         yield f"{name} = {in_type(kept.name, kept, DType.F32)}"
         if self.ends:
-            self.called.add(OWN)
-            yield when(self.ends, f"{BRANCH}\n{inside}\n{name} = {self._statement(item, operand)}")
+            begin, columns = self._branch()
+            inside = f"{self.name(mask.name, 0)} = {columns} < ROW_LENGTH"
+            yield when(self.ends, f"{begin}\n{inside}\n{name} = {self._statement(item, operand)}")
 
     def _statement(self, item: Statement, operand: Callable[[str], Operand]) -> str:
         """The right-hand side of a statement."""

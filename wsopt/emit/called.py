@@ -34,8 +34,19 @@ def reduction(kind: str, values: str, axis: int, *, keeps_nan: bool = False) -> 
 OWN = "own"
 """The function that gives a number of a role's own, which the compiler neither computes ahead nor for several."""
 
-BRANCH = f"{OWN}(column)  # keeps the branch: else the compiler chooses element by element in every part"
-"""The first line of a branch that LLVM would turn to choices, for each element of all tiles."""
+COLUMNS_FROM = "columns_from"
+"""The function that gives the numbers of a part's columns."""
+
+BRANCH_COLUMNS = "own_columns"
+"""The numbers of a part's columns in a branch that few parts take."""
+
+KEPT_BRANCH = f"{OWN}(column)  # keeps the branch: else the compiler chooses element by element in every part"
+"""The first line of a branch that few parts take, where all parts number their columns."""
+
+BRANCH = f"{BRANCH_COLUMNS} = {COLUMNS_FROM}({OWN}(column))  # numbered here, for few parts come here"
+"""The first line of a branch that few parts take: of a number of its own, else LLVM would number the columns in every
+part, and turn the branch to choices, for each element of all tiles.
+"""
 
 LARGEST_OF_GROUPS = "largest_of_groups"
 """The function that gives each element of a row the largest of its group."""

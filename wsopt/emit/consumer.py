@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wsopt.emit import (
+    ahead,
     dynamic,
     flat,
     inputs,
@@ -176,17 +177,13 @@ class Consumer:
         if plan.loops_over_tiles:
             by_part = plan.columns or plan.program.long_rows
             each_tile = by_part or plan.s.flat
-            return [*([] if each_tile else [f"columns = {self._tile_columns()}"]), *over_rows.starts(plan)]
+            return [*([] if each_tile else [f"columns = {flat.tile_columns(plan)}"]), *over_rows.starts(plan)]
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
         return [line for value in values for line in self._cleared(self.operations.registers(value))]
 
-    def _tile_columns(self) -> str:
-        """Expression of the numbers of a tile's columns, where the loop computes with whole tiles."""
-        return f"gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {self.plan.loop_layout}))"
-
     def _numbered(self) -> str:
         """The line with the numbers of a tile's columns, of which the first is known."""
-        return f"columns = {flat.columns(self.plan, self._tile_columns())}"
+        return f"columns = {flat.columns(self.plan, flat.tile_columns(self.plan))}"
 
     def _cleared(self, names: Sequence[str]) -> Iterator[str]:
         """Lines that clear sums, each set of them accumulator by accumulator."""
@@ -323,7 +320,15 @@ class Consumer:
         second = [retained.second_pass(plan, part) for part in again]
         begin = kept.filled(kept_parts[0], self.operations.tile_names) if kept_parts else []
         end = kept.read(kept_parts[1]) if kept_parts else []
-        return [*begin, retained.other_parts(plan, first), *after_rows(plan)[0], *free, *second, *end]
+        read = self._read_ahead()
+        between = [*after_rows(plan)[0], *free, *(read if again else [])]
+        return [*begin, *read, retained.other_parts(plan, first), *between, *second, *end]
+
+    def _read_ahead(self) -> list[str]:
+        """Lines in front of a pass over rows whose threads read one part ahead."""
+        plan = self.plan
+        tiles = [name for name in self.operations.of_tiles if plan.vectors[name].of.is_tile]
+        return [*ahead.begun(plan, tiles)] if plan.s.ahead else []
 
     def _part(self, loop: Loop) -> str:
         """What is done for a part of rows that no SM holds."""

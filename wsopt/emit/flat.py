@@ -1,6 +1,6 @@
-"""Rows that are copied as pieces of one flat row: where a piece begins, what of it is the tile's row, and its store.
+"""Rows that are pieces of one flat row: where a piece begins, what of it is the tile's row, its load and its store.
 
-A row begins `shift` elements behind the place at which TMA begins a piece, and the numbers of the columns follow from
+A row begins `shift` elements behind the place at which a piece begins, and the numbers of the columns follow from
 there. Those in front of the row's first are made larger than any, so that what keeps to a row's end keeps to its
 beginning as well. Threads store whole runs of 16 bytes at once, and what is left at the row's ends by element.
 """
@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit.addresses import ByAddress
-from wsopt.emit.called import BRANCH
+from wsopt.emit.called import BRANCH, BRANCH_COLUMNS
 from wsopt.emit.instructions import when
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.retained import PART_COLUMN
 from wsopt.emit.tensors import FLAT_STEP, zero
 from wsopt.graph.types import DType
-from wsopt.tensors.views import Output
+from wsopt.tensors.views import Output, Source
 
 SHIFT = "shift"
+_REACH = "reach"
 AT_BEGINNING = "column < 0"
 """The condition that a tile has elements of the row before."""
 
@@ -28,8 +29,10 @@ _BEYOND = "0x7FFFFFFF"
 
 def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
     """The elements of which pieces begin at a multiple, with a comment."""
-    steps = [source.view.flat for source in plan.program.streamed] if plan.s.flat else []
-    return [(FLAT_STEP, max(steps), "elements of which TMA begins at a multiple")] if steps else []
+    if not plan.s.flat:
+        return []
+    step = max(view.flat for view in plan.program.row_tiles)
+    return [(FLAT_STEP, step, "elements of which a piece of a flat row begins at a multiple")]
 
 
 def begin(plan: KernelPlan) -> Iterator[str]:
@@ -38,6 +41,14 @@ def begin(plan: KernelPlan) -> Iterator[str]:
         yield f"{SHIFT} = row * ROW_LENGTH % {FLAT_STEP}  # elements of the row before, in front of the row's first"
     if plan.s.flat and not plan.program.long_rows:
         yield f"column = -{SHIFT}"
+    if plan.s.flat and plan.s.resident:
+        whole = f"row_extent * ROW_LENGTH // {FLAT_STEP} * {FLAT_STEP}"
+        yield f"{_REACH} = gl.minimum(ROW_LENGTH, {whole} - row * ROW_LENGTH)  # columns before the tensor's last few"
+
+
+def tile_columns(plan: KernelPlan) -> str:
+    """The expression of the numbers that columns have within a tile."""
+    return f"gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {plan.loop_layout}))"
 
 
 def columns(plan: KernelPlan, within: str) -> str:
@@ -57,8 +68,8 @@ def hidden(plan: KernelPlan, name: str, dtype: DType, ends: str) -> Iterator[str
     always have such elements, a part of one where the condition `ends` holds.
     """
     if plan.s.flat:
-        inside = "gl.expand_dims(columns < ROW_LENGTH, 0)"
-        chosen = f"{name} = gl.where({inside}, {name}, {zero(dtype)})"
+        numbers = BRANCH_COLUMNS if plan.program.long_rows else "columns"
+        chosen = f"{name} = gl.where(gl.expand_dims({numbers} < ROW_LENGTH, 0), {name}, {zero(dtype)})"
         yield when(ends, f"{BRANCH}\n{chosen}") if plan.program.long_rows else chosen
 
 
@@ -66,6 +77,23 @@ def at_ends(plan: KernelPlan) -> str:
     """The condition that a tile may have elements that are no columns of its rows."""
     last = "column + TILE_COLUMNS > ROW_LENGTH"
     return f"({AT_BEGINNING}) | ({last})" if plan.s.flat else last
+
+
+def load(plan: KernelPlan, tile: ByAddress[Source], first: str) -> str:
+    """The load by threads of a part of a row that begins between two places of 16 bytes, in whole runs of them: from
+    the `first` element on behind the place in front of the row.
+    """
+    return f"load_flat({tile.pointer}, row, {first}, {SHIFT}, {_REACH}, {plan.loop_layout})"
+
+
+def rest(tile: ByAddress[Source], name: str) -> str:
+    """The lines that load what is left of a tensor behind its last whole run of 16 bytes: a few elements of its last
+    row, which are no run of their own.
+    """
+    loaded = f"load_flat_rest({name}, {tile.pointer}, row, {BRANCH_COLUMNS}, {_REACH})"
+    return when(
+        f"({_REACH} < ROW_LENGTH) & (column + TILE_COLUMNS > {_REACH})", f"{BRANCH}\n{name} = {loaded}"
+    )
 
 
 def store(plan: KernelPlan, argument: ByAddress[Output], value: str) -> str:

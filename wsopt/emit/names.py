@@ -38,6 +38,8 @@ _KERNEL_WORDS = frozenset(
             "by_threads",
             "for_elements",
             "has_one",
+            "columns_from",
+            "own_columns",
             "ALL_ROWS_LAYOUT",
             *CHOICES,
             *ROUNDINGS,
@@ -174,7 +176,19 @@ OVER_ROWS_WORDS = frozenset(
 """Words of kernels whose blocks carry reductions over rows."""
 
 FLAT_WORDS = frozenset(
-    {"FLAT_STEP", "shift", "store_flat", "pointer", "begin", "whole", "inside", "at", "apart"}
+    {
+        "FLAT_STEP",
+        "shift",
+        "reach",
+        "store_flat",
+        "load_flat",
+        "load_flat_rest",
+        "pointer",
+        "begin",
+        "whole",
+        "inside",
+    }
+    | {"at", "apart", "run", "rest", "within"}
 )
 """Words of kernels whose rows are pieces of a flat row (`flat.py`)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from wsopt.emit import flat, kept, quantized, tensor_tiles, threads, vectors
+from wsopt.emit import ahead, flat, kept, quantized, tensor_tiles, threads, vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
@@ -232,7 +232,29 @@ class Operations:
         plan, sources = self.plan, self.writer.sources
         for name in self._vectors if chosen is None else chosen:
             yield from vectors.chosen_places(plan, name)
-            yield f"{sources[name].name} = {vectors.load(plan, name)}"
+            if plan.program.long_rows and plan.vectors[name].of.is_tile:
+                yield from self._read_by_threads(name)
+            else:
+                yield f"{sources[name].name} = {vectors.load(plan, name)}"
+
+    def _read_by_threads(self, name: str) -> Iterator[str]:
+        """A part of rows that no SM holds, which threads read: now, or as it was read ahead."""
+        tile, own = self.plan.vectors[name], self.writer.sources[name]
+        if self.plan.s.ahead:
+            yield ahead.taken(self.plan, name, own.name)
+        else:
+            yield f"{own.name} = {vectors.load(self.plan, name)}"
+        if tile.of.view.flat:
+            yield flat.rest(tile, own.name)
+            yield from self._hidden(name)
+
+    def _hidden(self, name: str) -> Iterator[str]:
+        """Lines that put zeros for a tile's elements of other rows, where something is computed of them. Of a second
+        pass nothing is stored that lies beyond the row's ends.
+        """
+        own = self.writer.sources[name]
+        if not (self.again or self.writer.keeps_to_rows(name)):
+            yield from flat.hidden(self.plan, own.name, own.dtype, self.writer.ends)
 
     @property
     def _vectors(self) -> tuple[str, ...]:
@@ -268,8 +290,7 @@ class Operations:
             loaded = self._brought(source, tiles[source.view.moved], place)
             held = self.writer.sources[source.name].dtype
             yield from kept.tile(self.kept, name, loaded, converted(source.view, held))
-            if not self.again:  # of the second pass nothing is stored that lies beyond the row's ends
-                yield from flat.hidden(self.plan, name, held, self.writer.ends)
+            yield from self._hidden(source.name)
 
     def _brought(self, source: Source, tile: ValueId, place: int) -> str:
         """The expression that brings a tensor's elements of a slot into registers, as they are."""
@@ -349,6 +370,8 @@ def operations_of(plan: KernelPlan) -> Operations:
         threads=threads.OWN if threads.by_threads(plan) else "",
         by_parts=program.long_rows,
         places=threads.places(plan),
+        # Where threads read element by element, each asks of its column anyway.
+        numbered=plan.program.region.by_threads and not plan.s.flat,
         ends=flat.at_ends(plan) if program.whole.extent(Role.COLUMN) % program.structure.columns else "",
         unmasked=dict(program.unmasked),
     )

@@ -8,6 +8,7 @@ from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
 from wsopt.emit import (
     dynamic,
+    flat,
     over_rows,
     pairs,
     records,
@@ -19,7 +20,7 @@ from wsopt.emit import (
     text,
     threads,
 )
-from wsopt.emit.called import OWN, called, exponential, numbers
+from wsopt.emit.called import COLUMNS_FROM, OWN, called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.combination import parts_of
 from wsopt.emit.constants import accumulator_layouts, constants
@@ -135,6 +136,8 @@ def _called(plan: KernelPlan, names: frozenset[str]) -> dict[str, Any]:
     return {
         **called(names),
         "own_numbers": plan.values_apart or plan.s.flat or OWN in names,
+        "uses_columns_from": COLUMNS_FROM in names or (plan.s.flat and plan.program.long_rows),
+        "part_columns": flat.columns(plan, flat.tile_columns(plan)),
         "narrow": narrow_functions(names),
         "unpackings": _unpackings(plan, names),
         "spreads": "spread" in names,
@@ -171,6 +174,7 @@ def _tiles(plan: KernelPlan) -> dict[str, Any]:
         "counts_slots": plan.counts_slots,
         "goes_back": s.retained > 0,
         "by_threads": threads.by_threads(plan),
+        "flat_loads": plan.s.flat and plan.s.resident,
         "flat_stores": plan.s.flat and any(one.of.by_threads for one in plan.outputs_by_address),
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.arithmetic import ROW, Arithmetic
+from wsopt.emit.arithmetic import ROW, Arithmetic, Place
 from wsopt.emit.called import reduction
 from wsopt.emit.expressions import Operand
 from wsopt.emit.plan import KernelPlan
@@ -65,19 +65,27 @@ def constants(plan: KernelPlan) -> Iterator[tuple[str, int | str, str]]:
     yield _LAYOUT, f"gl.BlockedLayout({shape}, {warps}, [3, 2, 1, 0])", why
 
 
-def places(plan: KernelPlan) -> dict[str, str]:
-    """For values of a row that name the only column which a sum takes, the identifiers by which each thread has those
-    of all of its consumer's rows: all threads then agree whether a part has one of these columns.
+def places(plan: KernelPlan) -> dict[str, Place]:
+    """For values of a row that name the only column which a sum takes, the identifiers of the place if the row has
+    it, and of those of all of its consumer's rows: all threads then agree whether a part has one of these columns.
     """
     found = sums_at_one_place(_first_pass(plan)) if by_threads(plan) else ()
     named = ((one.place, plan.vectors[one.place].of.view) for one in found if one.place in plan.vectors)
-    return {place: plan.names(f"all:{place}", f"{view.tensor}_of_all") for place, view in named}
+    return {
+        place: Place(
+            plan.names(f"place:{place}", f"{view.tensor}_place"),
+            plan.names(f"all:{place}", f"{view.tensor}_of_all"),
+        )
+        for place, view in named
+    }
 
 
 def places_of_all(plan: KernelPlan, writer: Arithmetic) -> Iterator[str]:
     """The lines in front of all parts by which threads have them."""
-    for place, name in places(plan).items():
-        yield f"{name} = gl.convert_layout({writer.operand(place).name}, {_ALL_ROWS})"
+    for value, place in places(plan).items():
+        named = writer.operand(value).name
+        yield f"{place.own} = gl.where({named} < ROW_LENGTH, {named}, -1)  # no column of the row is -1"
+        yield f"{place.of_all} = gl.convert_layout({place.own}, {_ALL_ROWS})"
 
 
 def _rows(plan: KernelPlan) -> RowLayout:

@@ -7,11 +7,13 @@ call, and where a mask may end between two neighbours.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from wsopt.emit import turning
+from wsopt.emit import flat, turning
 from wsopt.emit.addresses import ByAddress, places_name
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe_views import left_out
+from wsopt.emit.retained import PART_COLUMN
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.graph.types import DType
 from wsopt.tensors.views import FULL, Chosen, Role, Source, View
@@ -37,7 +39,7 @@ def load(plan: KernelPlan, name: str) -> str:
     """
     spans = plan.vectors[name].of.spans
     if spans == FULL:
-        return _load_tile(plan, plan.vectors[name])
+        return load_tile(plan, plan.vectors[name]) + widened(plan.vectors[name].of.view)
     ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
     along = before_end(plan, "columns") if ragged and Role.COLUMN in spans else ""
     inside = "rows < row_extent" if Role.ROW in spans else along
@@ -67,12 +69,31 @@ def _place(plan: KernelPlan, view: View, chosen: Chosen) -> str:
     return plan.names(f"place:{chosen.source}", f"{view.tensor}_place")
 
 
-def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
-    """The load by threads of a tile's elements, as far as its rows and columns reach; zeros outside of the tensor."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of rows that threads read: the numbers of its columns, and its first element behind the place at which a
+    flat row's pieces begin.
+    """
+
+    columns: str
+    first: str
+
+
+THIS_PART = Part("columns", PART_COLUMN)
+NEXT_PART = Part("(columns + TILE_COLUMNS)", f"{PART_COLUMN} + TILE_COLUMNS")
+"""Behind the row's last part no column is the row's, and nothing is read."""
+
+
+def load_tile(plan: KernelPlan, tile: ByAddress[Source], part: Part = THIS_PART) -> str:
+    """The load by threads of a tile's elements as they are, as far as its rows and columns reach; zeros outside of
+    the tensor.
+    """
     view = tile.of.view
+    if view.flat:
+        return flat.load(plan, tile, part.first)
     exchanged = turning.is_exchanged(plan, view)
     own = turning.OWN if exchanged else ""
-    rows, columns = f"gl.expand_dims({own}rows, 1)", f"gl.expand_dims({own}columns, 0)"
+    rows, columns = f"gl.expand_dims({own}rows, 1)", f"gl.expand_dims({own}{part.columns}, 0)"
     inside = [f"({rows} < row_extent)", f"({before_end(plan, columns)})"]
     for role, extent, cutout in zip(view.roles, view.extents, view.cutouts, strict=False):
         if cutout and not 0 <= cutout[0] <= cutout[2] - extent:
@@ -86,10 +107,9 @@ def _load_tile(plan: KernelPlan, tile: ByAddress[Source]) -> str:
         at = f"gl.expand_dims({name}, 1)" if view.rows_chosen else name
         inside.append(f"({at} >= 0) & ({at} < {places})")
         index = {**index, view.chosen.role: f"{at}.to(gl.int64)"}
-    if not exchanged:
-        return load_text(tile, index, " & ".join(inside))
     mask = f"mask={' & '.join(inside)}, other={zero(view.dtype)}"
-    return turning.read(plan, f"gl.load({tile.at(index)}, {mask})") + widened(view)
+    loaded = f"gl.load({tile.at(index)}, {mask})"
+    return turning.read(plan, loaded) if exchanged else loaded
 
 
 def before_end(plan: KernelPlan, columns: str) -> str:

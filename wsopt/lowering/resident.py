@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
+from wsopt.frontend.flat_rows import flat_region
 from wsopt.frontend.types import Region
 from wsopt.lowering.lower import version_of
 from wsopt.machine.types import Machine
@@ -27,6 +29,15 @@ _ELEMENTS, _OF_PARTS = (8, 16, 32, 64), (32, 64)
 """Of a tile that a thread has, and of a part of rows that no SM holds: parts are many, and what is done once a part
 serves more elements (kernels with 16 took up to 1.2 times as long).
 """
+_WARPS_OF_PARTS = (32, 48)
+"""Of all blocks of an SM where rows are in parts: with 16 warps a cross-entropy over 128,256 columns took 143 us
+where 130 were predicted, and 123 with 32 (`docs/calibration/h200_parts_by_threads.json`).
+"""
+_ELEMENTS_AHEAD, _WARPS_AHEAD = 16, (24, 28, 32)
+"""Of a part that a thread has where it reads the next one meanwhile, which takes registers besides, and the warps of
+an SM: pieces of flat rows alone. A cross-entropy over 128,256 columns takes 142 us so with 24 or 28 warps, and 124
+with 32, for which Triton 3.9 has no registers (same file).
+"""
 _COLUMNS, _LONG_ROW_COLUMNS = (512, 1024, 2048, 4096), (2048, 4096)
 """Columns of a tile that has not all."""
 _TURNED_COLUMNS = (32, 64, 128, 256)
@@ -39,6 +50,24 @@ _LEAST_BLOCKS, _MOST_BLOCKS = 4, 32
 
 def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """Structures of a kernel of rows whose blocks have one tile each."""
+    flat = flat_region(region)
+    yield from _of_rows(region, machine)
+    if region.in_parts:
+        yield from _of_rows(region.in_parts, machine)
+    for own in (flat, flat.in_parts) if flat else ():
+        if own and own.running:
+            for s in _of_rows(own, machine):
+                if s.rows == 1 and ends_late_enough(own, s.columns):
+                    yield replace(s, flat=True)
+
+
+def ends_late_enough(region: Region, columns: int) -> bool:
+    """Whether the last part of a flat row reaches its end wherever the row begins between two places of 16 bytes."""
+    return -region.extent(Role.COLUMN) % columns >= region.row_tiles[0].flat - 1
+
+
+def _of_rows(region: Region, machine: Machine) -> Iterator[Structure]:
+    """Those of a region as it is, or of one whose rows are pieces of a flat row."""
     if not may_be_resident(region):
         return
     every = pow2(region.extent(Role.COLUMN))
@@ -46,25 +75,33 @@ def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]
     sizes = _LONG_ROW_COLUMNS if region.running else _TURNED_COLUMNS if both else _COLUMNS
     parts = () if region.whole_rows else tuple(size for size in sizes if size < every)
     chosen = parts if both and every > sizes[-1] else (*parts, every)
-    for columns, warps, elements, together in itertools.product(
-        chosen, _WARPS, _OF_PARTS if region.running else _ELEMENTS, _warps_an_sm(region)
-    ):
+    for columns, warps, (elements, ahead, together) in itertools.product(chosen, _WARPS, [*_shares(region)]):
         threads = warps * machine.threads_per_warp
         rows, blocks = threads * elements // columns, together // warps
         if rows < 1 or not _LEAST_BLOCKS <= blocks <= _MOST_BLOCKS:
             continue
         s = Structure(
             rows, columns, 1, 1, warps, Sharing.COOPERATIVE, persistent=False, swap=False, subtiles=1, group=1,
-            occupancy=blocks,
+            occupancy=blocks, ahead=ahead,
         )  # fmt: skip
         layout = tile_layout(version_of(region, s).row_tiles, rows, columns, warps, machine)
         if layout.columns <= columns and layout.rows <= rows:
             yield s
 
 
-def _warps_an_sm(region: Region) -> tuple[int, ...]:
-    """Warps of all blocks of an SM."""
-    return _WARPS_AN_SM if region.whole_rows or region.running else _WARPS_OF_ELEMENTS
+def _shares(region: Region) -> Iterator[tuple[int, bool, int]]:
+    """Elements of a tile that a thread has, whether it reads those of the next part meanwhile, and the warps of all
+    blocks of an SM.
+    """
+    if not region.running:
+        warps = _WARPS_AN_SM if region.whole_rows else _WARPS_OF_ELEMENTS
+        yield from ((elements, False, together) for elements, together in itertools.product(_ELEMENTS, warps))
+        return
+    yield from (
+        (elements, False, together) for elements, together in itertools.product(_OF_PARTS, _WARPS_OF_PARTS)
+    )
+    if any(view.flat for view in region.row_tiles):
+        yield from ((_ELEMENTS_AHEAD, True, together) for together in _WARPS_AHEAD)
 
 
 def may_be_resident(region: Region) -> bool:

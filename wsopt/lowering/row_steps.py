@@ -126,7 +126,7 @@ class Rows(Maker):
         narrow = sum(view.dtype.bits == 16 for view in read)
         moved = [] if region.by_threads else [view for view in read if not self._lies_across(view)]
         nbytes, across = sum(self.member(view).copy_bytes for view in moved), self._across(read)
-        placed = len(read) * elements if s.flat and not region.running else 0
+        placed = math.ceil(len(read) * elements * self._with_ends) if s.flat else 0
         counts = Read(
             nbytes, narrow * elements, self._divisions(), s.consumer_warps, across=across, placed=placed
         )
@@ -172,6 +172,11 @@ class Rows(Maker):
         own = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, self.machine).vector
         whole = 0 if s.flat else self.region.extent(Role.COLUMN)
         return math.gcd(own, ACCESS_BITS // widest_bits(views), whole)
+
+    @property
+    def _with_ends(self) -> float:
+        """The share of a flat row's parts that may have elements of other rows: the first and the last."""
+        return min(1.0, 2 / math.ceil(self.region.extent(Role.COLUMN) / self.s.columns))
 
     @property
     def _hit(self) -> float:
@@ -272,7 +277,8 @@ def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:
     row = sum(view.dtype.bits // 8 for view in region.operands) * region.extent(Role.COLUMN)
     if not row:  # there are none
         return 1.0
-    return min(1.0, (machine.l2_bytes / (2 * s.tile_rows * machine.sm_count * row)) ** _FALL)
+    rows = s.tile_rows * s.places(machine.sm_count)
+    return min(1.0, (machine.l2_bytes / (2 * rows * row)) ** _FALL)
 
 
 _FALL = 6

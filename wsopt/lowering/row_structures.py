@@ -10,6 +10,7 @@ from wsopt.frontend.flat_rows import flat_region
 from wsopt.frontend.padding import LONGEST_PART, SHORT_ROW
 from wsopt.frontend.types import Region
 from wsopt.lowering.lower import grid_of, version_of
+from wsopt.lowering.resident import ends_late_enough
 from wsopt.lowering.row_steps import part_registers
 from wsopt.machine.types import Machine
 from wsopt.program.limits import MOST_SLOTS
@@ -102,17 +103,14 @@ def flat_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """Structures whose tiles are pieces of one flat row of a tensor, where TMA cannot begin at each of its rows.
 
     A consumer has one row at a time, for each begins elsewhere between two places that TMA takes, and the last tile
-    of a row ends late enough for any of those. Of parts of rows there is one consumer: where several had a row each,
-    ptxas put registers on the stack.
+    of a row ends late enough for any of those.
     """
     flat = flat_region(region)
     if flat is None:
         return
-    run, extent = flat.row_tiles[0].flat, region.extent(Role.COLUMN)
     for own in (flat, *((flat.in_parts,) if flat.in_parts else ())):
         for s in row_structures(own, machine):
-            alone = s.rows == 1 and (s.consumers == 1 or not own.running)
-            reached = alone and -extent % s.columns >= run - 1
+            reached = s.rows == 1 and ends_late_enough(own, s.columns)
             if reached and (_stores_flat(s, machine) or not own.tile_outputs):
                 yield replace(s, flat=True)
 

@@ -144,6 +144,12 @@ long with them as with four, where eight whose warps had not changed took 1.004 
 """
 
 
+_READ_KNEE = 5.0
+"""Exponent of the norm by which instructions and bytes that are read alone add up: a cross-entropy over pieces of
+flat rows of 50,257 columns by three consumers took 1.09 of its bytes' time with instructions of 0.94 of it, one over
+128,256 columns by two 1.04 with 0.8 (`docs/calibration/h200_parts_by_threads.json`).
+"""
+
 _STORED_KNEE = 6.0
 """Exponent of the norm of a tile's copies and the instructions of those that store it: bias and gelu, whose
 instructions take as long as its bytes, took 1.12 to 1.18 times as long as those with rings, where logarithms of sums
@@ -200,7 +206,8 @@ class Stream:
         wide = self.program.structure.consumer_warps > machine.warps_per_warpgroup
         shared = self.memory * (1.0 + share * loss * self.mixed) * (1.0 + _WIDE_LOSS * wide)
         copied = norm((shared, self.life / max(1, slots)), knee)
-        computed = self.mixed * norm((copied, self.issued), _STORED_KNEE) + (1 - self.mixed) * copied
+        stored, read = (norm((copied, self.issued), knee) for knee in (_STORED_KNEE, _READ_KNEE))
+        computed = self.mixed * stored + (1 - self.mixed) * read
         effective = max(computed, self.issued, self.least)
         return math.ceil(effective / self.program.grain) * self.program.grain
 

@@ -127,7 +127,8 @@ def _interleaved(ops: tuple[TileOp, ...], s: Structure, machine: Machine) -> tup
     While a tile passes through the SM, each block has done a share of one: an operation's cycles of issue and its
     latency are divided by the number of blocks. Arithmetic of a block with fewer warps than the SM has schedulers
     takes longer, as some schedulers issue none of it. Blocks are at different operations at a time, so that units are
-    held in no order: the first operation has the cycles that all of them hold each unit.
+    held in no order: the first operation has the cycles that all of them hold each unit. It is the reading, which
+    takes what the others do not hide where a block reads ahead.
     """
     held, few = Counter[str](), max(1.0, machine.schedulers_per_sm / s.consumer_warps)
     for op in ops:
@@ -138,12 +139,18 @@ def _interleaved(ops: tuple[TileOp, ...], s: Structure, machine: Machine) -> tup
         return replace(op, issue=math.ceil(op.issue * share), latency=math.ceil(op.latency * share), pipes=())
 
     first, *others = map(shared, ops)
+    if s.ahead:
+        hidden = sum(op.issue for op in others)
+        first = replace(first, issue=max(0, first.issue - hidden), latency=max(0, first.latency - hidden))
     return (replace(first, pipes=tuple(sorted(held.items()))), *others)
 
 
 def block_cycles(program: TileProgram, machine: Machine) -> int:
-    """Cycles of a tile in which its block follows another one, where an SM has several of one tile each."""
-    return math.ceil(machine.block_turnover_cycles) if program.structure.resident else 0
+    """Cycles of a tile, or of a part of a row, in which its block follows another one, where an SM has several of one
+    tile each.
+    """
+    each = machine.block_turnover_cycles / program.row_parts
+    return math.ceil(each) if program.structure.resident else 0
 
 
 def fetch_cycles(program: TileProgram, machine: Machine) -> int:

@@ -19,14 +19,14 @@ def held_by_blocks(program: TileProgram, machine: Machine) -> float:
     units = (*map(float, held_cycles(program).values()), _issued_by_blocks(program, machine))
     s = program.structure
     elements = s.rows * s.columns / (s.consumer_warps * machine.threads_per_warp)
-    few = 1 + _FEW_BLOCKS / s.occupancy + _MANY_ELEMENTS * (elements - _SOME_ELEMENTS)
+    alone = _FEW_BLOCKS / (s.occupancy * program.row_parts)
+    few = 1 + alone + _MANY_ELEMENTS * (elements - _SOME_ELEMENTS)
     return few * max(norm(units, _BLOCKS_KNEE), *issue_cycles(program).values())
 
 
 def dispatched(program: TileProgram, machine: Machine) -> float:
     """Cycles of a tile, or of a part of a row, at the rate at which the hardware starts blocks of one tile each."""
-    parts = program.grid.column_tiles * (1 + program.reads_twice) if program.long_rows else 1
-    return _DISPATCH_CYCLES * machine.sm_count / parts
+    return _DISPATCH_CYCLES * machine.sm_count / program.row_parts
 
 
 def _issued_by_blocks(program: TileProgram, machine: Machine) -> float:
@@ -35,7 +35,8 @@ def _issued_by_blocks(program: TileProgram, machine: Machine) -> float:
     """
     s = program.structure
     warps = s.consumers * s.consumer_warps
-    count = tile_instructions(program, machine) + _BLOCK_INSTRUCTIONS * warps * machine.threads_per_warp
+    once = _BLOCK_INSTRUCTIONS * warps * machine.threads_per_warp / program.row_parts
+    count = tile_instructions(program, machine) + once
     a_scheduler = warps * s.occupancy / machine.schedulers_per_sm
     idle = 1 + _FEW_WARPS / a_scheduler**2
     return idle * count / (machine.schedulers_per_sm * machine.threads_per_warp)
@@ -56,7 +57,8 @@ _BLOCKS_KNEE = 8.0
 
 _FEW_BLOCKS = 0.1
 """Share by which a tile takes longer on an SM of one block, and of several a part of it: fewer of them read, compute
-and store at the same time. Norms with 12 blocks were as fast as their bytes, with 8 and 4 2 %, with 3 4 % slower.
+and store at the same time. Norms with 12 blocks were as fast as their bytes, with 8 and 4 2 %, with 3 4 % slower. Of
+blocks that go through many parts of a row 4 were as fast as 16 (`docs/calibration/h200_parts_by_threads.json`).
 """
 
 _SOME_ELEMENTS, _MANY_ELEMENTS = 16, 0.0003

@@ -139,15 +139,17 @@ def _fixed_parts_of_several_blocks(
 
 def row_cycles(program: TileProgram, machine: Machine) -> float:
     """Cycles that the blocks of an SM's share of rows take at least where each goes through the parts of its rows,
-    twice where they are read in two passes: a part's reads have to come, and its arithmetic waits for them. With few
-    rows most SMs have none, and this is the time.
+    twice where they are read in two passes: a part's reads have to come, and its arithmetic waits for them, or is
+    done meanwhile where they are read ahead. With few rows most SMs have none, and this is the time.
     """
     s, grid = program.structure, program.grid
     if not program.long_rows:
         return 0.0
     rounds = math.ceil(grid.batch * grid.row_tiles / (machine.sm_count * s.occupancy))
     behind = math.fsum(op.issue for op in program.ops if not isinstance(op.counts, Read)) * s.occupancy
-    return rounds * grid.column_tiles * (1 + program.reads_twice) * (machine.latency.tma_load_l2 + behind)
+    reads = float(machine.latency.tma_load_l2)
+    part = max(reads, behind) if s.ahead else reads + behind
+    return rounds * program.row_parts * part
 
 
 @of_loop

@@ -15,9 +15,13 @@ from wsopt.tensors.views import Role
 
 @dataclass(frozen=True, slots=True)
 class OnePlace:
-    """A sum of elements chosen by a comparison of columns with a `place` of each row, and what only it reads."""
+    """A sum of elements chosen by a comparison of columns with a `place` of each row, and what only it reads, in
+    order: maybe the numbers of the `columns`, the comparison, and the choice.
+    """
 
     place: str
+    columns: Statement
+    choice: Statement
     inside: tuple[Statement, ...]
     sum: Reduction
 
@@ -31,8 +35,8 @@ def sums_at_one_place(items: Sequence[Item]) -> Iterator[OnePlace]:
     """The sums among items to which a row adds the element at one place, and zeros; the place is known before all of
     them.
     """
-    names = {item.name for item in items}
     statements = {item.name: item for item in items if isinstance(item, Statement)}
+    names = {item.name for item in items}
     for item in items:
         if (
             not isinstance(item, Reduction)
@@ -50,20 +54,22 @@ def sums_at_one_place(items: Sequence[Item]) -> Iterator[OnePlace]:
         ):
             continue
         equal = statements.get(str(choice.args[0]))
-        place = None if equal is None else _place(equal, statements)
-        if equal is not None and place not in {None, *names} and _only(items, equal, choice):
-            yield OnePlace(str(place), (equal, choice), item)
+        if equal is None or not _only(items, equal, choice):
+            continue
+        for columns, place in _compared(equal, statements):
+            if place not in names:
+                own = (columns,) if _only(items, columns, equal) else ()
+                yield OnePlace(place, columns, choice, (*own, equal, choice), item)
 
 
-def _place(equal: Statement, statements: dict[str, Statement]) -> str | None:
-    """The value of a row which a statement compares the numbers of the columns with; None if it does not."""
+def _compared(equal: Statement, statements: dict[str, Statement]) -> Iterator[tuple[Statement, str]]:
+    """The numbers of the columns and the value of a row that a statement compares, if it does."""
     if equal.primitive != "equal" or equal.spans != {Role.ROW, Role.COLUMN}:
-        return None
+        return
     for number, place in (equal.args, equal.args[::-1]):
         counted = statements.get(str(number))
         if counted is not None and counted.primitive == "iota_column" and isinstance(place, str):
-            return place
-    return None
+            yield counted, place
 
 
 def _only(items: Sequence[Item], value: Statement, reader: Item) -> bool:

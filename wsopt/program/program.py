@@ -188,6 +188,11 @@ class TileProgram:
         return self.long_rows and any(output.has_columns for output in self.after.outputs)
 
     @property
+    def row_parts(self) -> int:
+        """Parts of a row that a block goes through, in all passes; of rows that are held whole one."""
+        return self.grid.column_tiles * (1 + self.reads_twice) if self.long_rows else 1
+
+    @property
     def row_tiles(self) -> tuple[View, ...]:
         """The tensors whose tiles are iterations of a loop over them: what streams, or else what threads read, and
         what is stored of them.

@@ -95,7 +95,7 @@ def tile_layout(views: Sequence[View], rows: int, columns: int, warps: int, mach
     if lie_both_ways(views):
         return across_layout(views, rows, columns, warps, machine)
     outer, copied = reduces_outer(views), any(view.is_copied for view in views)
-    access = ACCESS_BITS if copied or all(view.is_aligned for view in views) else _APART_BITS
+    access = ACCESS_BITS if copied or all(view.is_aligned or view.flat for view in views) else _APART_BITS
     make = outer_layout if outer else row_layout
     layout = make(widest_bits(views), rows, columns, warps, machine, access)
     swizzled = outer and copied and all_swizzled(views, rows, columns)

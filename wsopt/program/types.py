@@ -73,7 +73,9 @@ class Structure:
     to arrive reads one sum, whose bits depend on their order; without, each part has a place of its own. With an
     `occupancy` an SM has so many blocks at a time, of one consumer each; with 0 a block has an SM to itself. Those
     that are not persistent are `resident`: of one tile each, which their threads read and store by address. Rows that
-    begin between two places that TMA takes are copied as pieces of one `flat` row; without, threads read them.
+    begin between two places that TMA takes are pieces of one `flat` row to copies, and to threads that read 16 bytes
+    at a time; without, threads read them element by element. Where threads read rows in parts, they may do so
+    `ahead`: a part while they compute with the one before.
     """
 
     rows: int
@@ -105,6 +107,7 @@ class Structure:
     occupancy: int = 0
     atomics: bool = False
     flat: bool = False
+    ahead: bool = False
 
     @property
     def blocks(self) -> int:
@@ -185,7 +188,8 @@ class Structure:
             (self.retained, f"{self.retained} parts of rows retained"),
             (self.in_registers, f"{self.in_registers} in registers"),
             (self.stored_by_threads, "stored by threads"),
-            (self.flat, "copied from one flat row"),
+            (self.flat, f"{'read' if self.resident else 'copied'} from one flat row"),
+            (self.ahead, "read ahead"),
             (self.copies > 1, f"{self.copies} K-blocks an iteration"),
             (self.tail, f"the last K-block's first {self.tail}"),
             (self.swap, "operands swapped"),
