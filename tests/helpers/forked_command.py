@@ -94,18 +94,21 @@ def _load_packages() -> None:
 
 
 def _load_all() -> None:
+    import known_schedules
     import machine_code
     import solver_answers
     from ortools.sat.python import cp_model
 
     from wsopt.codegen import aot
     from wsopt.export import binary
+    from wsopt.solve import optimum
 
     for name in LOADED:
         importlib.import_module(f"wsopt.{name}")
     aot.ask_child = machine_code.answer
     binary.ask_child = machine_code.binary
     cp_model.CpSolver.solve = solver_answers.solve
+    optimum._searched = known_schedules.searched
 
 
 def _serve() -> None:
