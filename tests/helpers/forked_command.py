@@ -93,7 +93,8 @@ def _load_packages() -> None:
     assert "wsopt" not in sys.modules
 
 
-def _load_all() -> None:
+def load_all() -> None:
+    """Load all that a command needs, with what tests know of kernels, models and schedules."""
     import known_schedules
     import machine_code
     import solver_answers
@@ -148,5 +149,5 @@ def _command(asked: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    _load_packages() if sys.argv[1:] == ["packages"] else _load_all()
+    _load_packages() if sys.argv[1:] == ["packages"] else load_all()
     _serve()
