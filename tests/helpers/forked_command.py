@@ -11,6 +11,7 @@ compile the same few, and would search on meanwhile for each.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import io
 import json
@@ -110,9 +111,12 @@ def load_all() -> None:
     binary.ask_child = machine_code.binary
     cp_model.CpSolver.solve = solver_answers.solve
     optimum._searched = known_schedules.searched
+    for known in (known_schedules, machine_code, solver_answers):
+        known.read()
 
 
 def _serve() -> None:
+    gc.freeze()  # a fork looks for garbage in what is its own, and copies no page of the rest for it
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()

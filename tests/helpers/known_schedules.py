@@ -70,6 +70,13 @@ def _release() -> str:
     return importlib.metadata.version("ortools")
 
 
+def read() -> None:
+    """Read what is known, for forks of this process."""
+    _code()
+    _release()
+    RECORDS.read()
+
+
 def text_of(value: object) -> str:
     """The text of frozen data, with the members of sets in one order, which is each process's own otherwise."""
     return _SET.sub(lambda found: f"frozenset({sorted(found[1].split(', '))})", repr(value))
