@@ -30,7 +30,7 @@ test-fast: $(VENV)/ready  ## run the tests of every room that need no search, no
 
 records: $(VENV)/ready  ## find again all that tests have records of, and keep it (an hour)
 	rm -rf $(RECORDS) && mkdir -p $(RECORDS)
-	rm -f $(addprefix tests/helpers/,$(addsuffix .json,machine_code binaries simulated ending_waits simulated_runs solver_answers))
+	rm -f $(addprefix tests/helpers/,$(addsuffix .json,machine_code binaries simulated ending_waits simulated_runs solver_answers known_schedules))
 	WSOPT_RECORD=$(CURDIR)/$(RECORDS) $(VENV)/bin/python -m pytest -n 2 --dist loadfile
 	$(VENV)/bin/python tests/helpers/records.py $(RECORDS)
 

@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
+import known_schedules
 import machine_code
 import solver_answers
 from ortools.sat.python import cp_model
@@ -21,6 +22,7 @@ from wsopt.codegen import aot
 from wsopt.export import binary
 from wsopt.machine import Machine, load_machine
 from wsopt.pool import local
+from wsopt.solve import optimum
 
 MARKS_OF_FIXTURES = {
     "other_triton": ("compiler", "other_triton"),
@@ -36,6 +38,9 @@ MARKS_OF_FIXTURES = {
     "validate.made": ("solver", "compiler"),
 }
 """Marks of every test that asks for a fixture, which may be a room's own."""
+
+_NEW_BEFORE_COLLECTING = 50_000
+"""Objects that Python makes before it looks for cycles of garbage among them, instead of 700."""
 
 MARKS_OF_LONG_TESTS = ("solver", "compiler", "torch", "slow")
 
@@ -55,8 +60,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What collecting has made stays to the end: Python looks for garbage among the rest."""
+    """What collecting has made stays to the end: Python looks for garbage among the rest, and seldom, as programs and
+    models are many records without cycles.
+    """
     gc.freeze()
+    gc.set_threshold(_NEW_BEFORE_COLLECTING, 10, 10)
 
 
 def pytest_sessionfinish() -> None:
@@ -113,6 +121,14 @@ def answers_that_are_known() -> Iterator[None]:
     """Models whose answer takes long and has a record are solved now and then only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cp_model.CpSolver, "solve", solver_answers.solve)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def schedules_that_are_known() -> Iterator[None]:
+    """Schedules of programs that have a record are searched for now and then only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimum, "_searched", known_schedules.searched)
         yield
 
 

@@ -53,7 +53,8 @@ def graph() -> Graph:
 
 
 def best(graph: Graph, machine: Machine) -> VerifiedSchedule:
-    return Search(find_region(graph), machine, MARGIN).run()[0]
+    with one_of(4):
+        return Search(find_region(graph), machine, MARGIN).run()[0]
 
 
 @pytest.fixture(scope="module")

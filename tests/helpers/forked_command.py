@@ -11,6 +11,7 @@ compile the same few, and would search on meanwhile for each.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import io
 import json
@@ -93,22 +94,29 @@ def _load_packages() -> None:
     assert "wsopt" not in sys.modules
 
 
-def _load_all() -> None:
+def load_all() -> None:
+    """Load all that a command needs, with what tests know of kernels, models and schedules."""
+    import known_schedules
     import machine_code
     import solver_answers
     from ortools.sat.python import cp_model
 
     from wsopt.codegen import aot
     from wsopt.export import binary
+    from wsopt.solve import optimum
 
     for name in LOADED:
         importlib.import_module(f"wsopt.{name}")
     aot.ask_child = machine_code.answer
     binary.ask_child = machine_code.binary
     cp_model.CpSolver.solve = solver_answers.solve
+    optimum._searched = known_schedules.searched
+    for known in (known_schedules, machine_code, solver_answers):
+        known.read()
 
 
 def _serve() -> None:
+    gc.freeze()  # a fork looks for garbage in what is its own, and copies no page of the rest for it
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()
@@ -145,5 +153,5 @@ def _command(asked: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    _load_packages() if sys.argv[1:] == ["packages"] else _load_all()
+    _load_packages() if sys.argv[1:] == ["packages"] else load_all()
     _serve()

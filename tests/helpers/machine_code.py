@@ -37,6 +37,13 @@ def _code() -> str:
     return records.digest_of(Path(wsopt.codegen.__file__).parent.glob("*.py"))
 
 
+def read() -> None:
+    """Read what is known, for forks of this process."""
+    _code()
+    RECORDS.read()
+    BINARIES.read()
+
+
 def key_of(release: str, made_by: str, request: Mapping[str, Any]) -> str:
     """The key of what a release of Triton makes of a request."""
     return records.key_of(release, _code(), made_by, dict(request))

@@ -96,6 +96,11 @@ class Records:
                 file.write(json.dumps([key, self.kept(result)]) + "\n")
         return result
 
+    def read(self) -> None:
+        """Read the records, and what says which are found anyway: what forks of this process need not do then."""
+        self._all()
+        turn()
+
     def _all(self) -> dict[str, Any]:
         return _read(_FOLDER / f"{self.name}.json") if self.known is None else self.known
 

@@ -38,6 +38,12 @@ def _release() -> str:
     return importlib.metadata.version("ortools")
 
 
+def read() -> None:
+    """Read what is known, for forks of this process."""
+    _release()
+    RECORDS.read()
+
+
 def solve(solver: cp_model.CpSolver, model: cp_model.CpModel) -> cp_model.CpSolverStatus:
     """What `CpSolver.solve` does. Raises AssertionError if the answer is not the one that is recorded."""
     parameters = solver.parameters

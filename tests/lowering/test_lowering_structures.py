@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -182,11 +182,10 @@ def test_roles_follow_the_swap() -> None:
     assert (row_role(True), column_role(True)) == (Role.COLUMN, Role.ROW)
 
 
-def programs(region: Region, machine: Machine) -> Iterator[TileProgram]:
+@functools.cache
+def programs(region: Region, machine: Machine) -> tuple[TileProgram, ...]:
     """Of every structure; of those that differ in the order of tiles alone, one."""
-    for s in structures(region, machine):
-        if s.group == 4:
-            yield lower(region, s, machine)
+    return tuple(lower(region, s, machine) for s in structures(region, machine) if s.group == 4)
 
 
 def test_programs_cover_the_region(region: Region, h200: Machine) -> None:

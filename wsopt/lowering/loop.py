@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from wsopt.entries import extended
 from wsopt.frontend.types import Region
 from wsopt.lowering.cut import Cut, cut
 from wsopt.lowering.steps import steps_of
 from wsopt.machine.types import Machine
+from wsopt.program.changed import changed
 from wsopt.program.facts import Member
 from wsopt.program.types import Structure
 
@@ -36,8 +37,8 @@ def without_surroundings(s: Structure) -> Structure:
     epilogue's subtiles, which stand around the loop; the tail shortens it and changes no operation. A resident
     block's tile has another loop.
     """
-    around = replace(s, subtiles=1, group=1, tail=0, splits=1, shares=False, atomics=False)
-    return around if s.resident else replace(around, persistent=True, occupancy=0)
+    around = changed(s, subtiles=1, group=1, tail=0, splits=1, shares=False, atomics=False)
+    return around if s.resident else changed(around, persistent=True, occupancy=0)
 
 
 def _made(region: Region, s: Structure, machine: Machine, tiles: int) -> Loop:

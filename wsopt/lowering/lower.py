@@ -20,6 +20,7 @@ from wsopt.lowering.row_steps import behind_rows, fetched_again, kept_in_l2, par
 from wsopt.lowering.spread import mean_share, shares
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
+from wsopt.program.changed import changed
 from wsopt.program.epilogue import Epilogue
 from wsopt.program.facts import Shares, TileGrid, Whole
 from wsopt.program.ids import ValueKind
@@ -231,8 +232,8 @@ def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
     region = version_of(region, s)
     once = _ungrouped.__wrapped__ if extended() else _ungrouped  # what extensions add is no part of its key
-    ungrouped = once(region, replace(s, group=1), machine)
-    return replace(ungrouped, structure=s, grid=grid_of(region, s))
+    ungrouped = once(region, changed(s, group=1), machine)
+    return changed(ungrouped, structure=s, grid=grid_of(region, s))
 
 
 @functools.lru_cache(maxsize=2048)

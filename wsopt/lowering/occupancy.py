@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
+from wsopt.program.changed import changed
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.views import Role
@@ -39,7 +39,7 @@ def several_blocks(region: Region, s: Structure, machine: Machine) -> Iterator[S
     one_consumer = (s.consumers, s.sharing, s.transforms) == (1, Sharing.COOPERATIVE, 0)
     alone = s.persistent and one_consumer and s.consumer_warps == machine.warps_per_warpgroup
     if alone and may_have_several(region, machine) and _has_all(region, s):
-        yield replace(s, occupancy=_BLOCKS)
+        yield changed(s, occupancy=_BLOCKS)
 
 
 def _has_all(region: Region, s: Structure) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import replace
 
 from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.lower import grid_of
 from wsopt.lowering.spread import mean_share
 from wsopt.machine.types import Machine
+from wsopt.program.changed import changed
 from wsopt.program.combination import Combination, combination
 from wsopt.program.types import Sharing, Structure
 from wsopt.targets import LoopKind, Sums, target_of
@@ -39,11 +39,11 @@ def with_parts(region: Region, s: Structure, machine: Machine) -> Iterator[Struc
     yield s
     added = may_be_added(region, machine)
     for splits in split_counts(region, s, machine):
-        yield replace(s, splits=splits)
+        yield changed(s, splits=splits)
         if added and splits >= _ADDED_PARTS:
-            yield replace(s, splits=splits, atomics=True)
+            yield changed(s, splits=splits, atomics=True)
     if may_share(region, s, machine):
-        yield replace(s, shares=True)
+        yield changed(s, shares=True)
 
 
 def split_counts(region: Region, s: Structure, machine: Machine) -> Iterator[int]:

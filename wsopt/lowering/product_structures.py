@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from wsopt.frontend.types import Region
 from wsopt.lowering.legal import (
@@ -21,6 +21,7 @@ from wsopt.lowering.parted import with_parts
 from wsopt.lowering.product_steps import releases_early
 from wsopt.lowering.promotion import is_promoted, may_be_cut
 from wsopt.machine.types import Machine
+from wsopt.program.changed import changed
 from wsopt.program.limits import Lifted, Limit
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.requirements import triton_release
@@ -115,14 +116,14 @@ class _Variants:
         an SM has several blocks, or several blocks have parts of its tiles.
         """
         placed = {
-            asked: _placed(self.region, replace(first, copies=asked[0], transforms=asked[1]), self.machine)
+            asked: _placed(self.region, changed(first, copies=asked[0], transforms=asked[1]), self.machine)
             for asked in itertools.product(self.copies, self.transforms)
         }
         paired = _paired(self.region, first, self.machine)
         for group, k_blocks, transforms, early in itertools.product(
             _GROUPS, self.copies, self.transforms, self.early_release
         ):
-            s = replace(
+            s = changed(
                 first, group=group, copies=k_blocks, tail=self.tails[first.depth, k_blocks], transforms=transforms,
                 early_release=early,
             )  # fmt: skip
@@ -130,9 +131,9 @@ class _Variants:
                 continue
             for one in placed[k_blocks, transforms]:
                 tail = 0 if one.parted else s.tail
-                yield replace(s, tail=tail, splits=one.splits, shares=one.shares, occupancy=one.occupancy,
+                yield changed(s, tail=tail, splits=one.splits, shares=one.shares, occupancy=one.occupancy,
                               atomics=one.atomics)  # fmt: skip
-            if paired and not same_order(self.region, two := replace(s, tail=0, paired=True)):
+            if paired and not same_order(self.region, two := changed(s, tail=0, paired=True)):
                 yield two
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 
 from wsopt.frontend.flat_rows import flat_region
 from wsopt.frontend.padding import LONGEST_PART, SHORT_ROW
@@ -13,6 +12,7 @@ from wsopt.lowering.lower import grid_of, version_of
 from wsopt.lowering.resident import ends_late_enough
 from wsopt.lowering.row_steps import part_registers
 from wsopt.machine.types import Machine
+from wsopt.program.changed import changed
 from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.row_layout import SWIZZLES, RowLayout, all_swizzled, reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
@@ -70,7 +70,7 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
             continue  # what lies across would be read from few banks
         layout = tile_layout(tiles, rows, columns, warps, machine)
         if outer and columns < layout.columns <= SHORT_ROW:  # beyond so few elements a tile has zeros
-            s = replace(s, columns=layout.columns)
+            s = changed(s, columns=layout.columns)
         fits = _has(s, layout) and not s.spares(region.extent(Role.ROW))
         if fits and (not _over_rows(region) or grid_of(region, s).column_tiles <= machine.sm_count):
             kept = [
@@ -79,7 +79,7 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
                 for one in (own, *_that_keep(region, own, machine))
             ]
             yield from kept
-            yield from (replace(one, dynamic=True) for one in kept if _may_be_dynamic(region, s, machine))
+            yield from (changed(one, dynamic=True) for one in kept if _may_be_dynamic(region, s, machine))
 
 
 def _has(s: Structure, layout: RowLayout) -> bool:
@@ -93,7 +93,7 @@ def _stored_by_threads(region: Region, s: Structure, machine: Machine) -> Iterat
     """
     if not may_be_stored(region):
         return
-    stored = replace(s, stored_by_threads=True)
+    stored = changed(s, stored_by_threads=True)
     tiles = version_of(region, stored).row_tiles
     if _has(s, tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)):
         yield stored
@@ -112,7 +112,7 @@ def flat_structures(region: Region, machine: Machine) -> Iterator[Structure]:
         for s in row_structures(own, machine):
             reached = s.rows == 1 and ends_late_enough(own, s.columns)
             if reached and (_stores_flat(s, machine) or not own.tile_outputs):
-                yield replace(s, flat=True)
+                yield changed(s, flat=True)
 
 
 def _stores_flat(s: Structure, machine: Machine) -> bool:
@@ -138,10 +138,10 @@ def _that_keep(region: Region, s: Structure, machine: Machine) -> Iterator[Struc
     """The structure with parts of rows that stay from one pass to the next, in the ring alone or in registers too."""
     parts, each = -(-region.extent(Role.COLUMN) // s.columns), part_registers(region, s, machine)
     for retained in retained_parts(region, s, machine):
-        yield replace(s, retained=retained)
+        yield changed(s, retained=retained)
         more = min(parts - retained, _REGISTERS // max(1, each))
         if more:
-            yield replace(s, retained=retained, in_registers=more)
+            yield changed(s, retained=retained, in_registers=more)
 
 
 def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int, ...]:

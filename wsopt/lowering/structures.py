@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.types import Region
@@ -22,6 +21,7 @@ from wsopt.lowering.refused import DEPTHS, problems
 from wsopt.lowering.resident import resident_structures
 from wsopt.lowering.row_structures import flat_structures, row_structures
 from wsopt.machine.types import Machine
+from wsopt.program.changed import changed
 from wsopt.program.limits import Lifted, Limit
 from wsopt.program.types import Sharing, Structure
 from wsopt.targets import Operands, Sums, target_of
@@ -60,7 +60,7 @@ def _with_scaled_sums(region: Region, machine: Machine, lifted: Lifted) -> Itera
         return
     for s in product_structures(region.scaled_sums, machine, lifted):
         if not s.transforms:
-            yield replace(s, scaled_sums=True)
+            yield changed(s, scaled_sums=True)
 
 
 def _whole_columns(region: Region, machine: Machine) -> Iterator[int]:
@@ -118,7 +118,7 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                 for one in (s, *several_blocks(region, s, machine)):
                     yield from with_parts(region, one, machine)
                 if not both and lazy_rows(region) is not None:
-                    yield replace(s, lazy=True)
+                    yield changed(s, lazy=True)
 
 
 def _transforms(region: Region, machine: Machine) -> tuple[int, ...]:

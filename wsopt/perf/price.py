@@ -19,6 +19,7 @@ from wsopt.perf.demand import demand_apart, dram_bytes, last_demand, ring_slots,
 from wsopt.perf.effective_ii import steady_loop
 from wsopt.perf.epilogue import epilogue_cost
 from wsopt.perf.timing import instructions
+from wsopt.program.changed import changed
 from wsopt.program.epilogue import EpilogueCost
 from wsopt.program.facts import Arithmetic, Copy, Cost, Read, TileGrid
 from wsopt.program.program import Iteration, TileOp, TileProgram
@@ -37,7 +38,7 @@ beside its arithmetic (`docs/calibration/h200_rows.json`).
 def lower(region: Cuttable, s: Structure, machine: Machine) -> TileProgram:
     """The tile program of a region cut to a structure. Costs are in cycles of `machine`."""
     once = _without_order.__wrapped__ if extended() else _without_order
-    program = once(region, replace(s, group=1), machine)
+    program = once(region, changed(s, group=1), machine)
     return _finished(program, s, grid_of(region, s) if s.group > 1 else program.grid, machine)
 
 
@@ -53,7 +54,7 @@ def _finished(program: TileProgram, s: Structure, grid: TileGrid, machine: Machi
     if program.demand is not None:
         program = _in_order(program, s, grid, machine)
     elif s != program.structure:
-        program = replace(program, structure=s, grid=grid)
+        program = changed(program, structure=s, grid=grid)
     return with_units(program, machine)
 
 
@@ -72,18 +73,18 @@ def _priced_apart(program: TileProgram, machine: Machine) -> TileProgram:
         # The loop stores whole tiles itself: there are their buffers alone, one of each output.
         sizes = [s.rows * s.columns * output.view.dtype.bits // 8 for output in after.tile_outputs]
         in_loop = EpilogueCost(0, 0, sum(sizes), 0, 0, len(sizes))
-        program = replace(program, epilogue=in_loop, grain=TILE_GRAIN)
+        program = changed(program, epilogue=in_loop, grain=TILE_GRAIN)
     elif program.work is not None:
-        program = replace(program, epilogue=epilogue_cost(after, s, machine), grain=_VALUE_GRAIN)
+        program = changed(program, epilogue=epilogue_cost(after, s, machine), grain=_VALUE_GRAIN)
     else:
-        program = replace(program, epilogue=epilogue_cost(after, s, machine))
-        program = replace(program, demand=demand_apart(program, machine))
+        program = changed(program, epilogue=epilogue_cost(after, s, machine))
+        program = changed(program, demand=demand_apart(program, machine))
     prices = {counts: cost(counts, machine) for counts in {op.counts for op in program.ops}}
     ops = tuple(_priced(op, prices[op.counts]) for op in program.ops)
     if program.iteration is Iteration.TILE:
         ops = _fetched(ops, fetch_cycles(program, machine) + block_cycles(program, machine))
         ops = _interleaved(ops, s, machine) if s.resident else ops
-    return replace(program, ops=ops)
+    return changed(program, ops=ops)
 
 
 def _in_order(program: TileProgram, s: Structure, grid: TileGrid, machine: Machine) -> TileProgram:
@@ -93,7 +94,7 @@ def _in_order(program: TileProgram, s: Structure, grid: TileGrid, machine: Machi
     assert program.demand is not None, "a loop of products asks for something"
     demand = with_gpc(program.demand, program, grid, machine)
     clock = steady_loop(demand, machine, ring_slots(program, machine)).clock_mhz
-    return replace(
+    return changed(
         program,
         structure=s,
         grid=grid,

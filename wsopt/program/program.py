@@ -56,7 +56,7 @@ class Work:
     k_iterations: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: `changed` copies it
 class TileProgram:
     """A block's operations with their costs, not yet scheduled. `region` is what it was cut from: only the front end
     and the lowering look inside.

@@ -40,7 +40,7 @@ class Sharing(StrEnum):
     PING_PONG = "ping_pong"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, order=True)  # without slots: `changed` copies it
 class Structure:
     """Everything fixed before the schedule is solved. Extents are in elements.
 

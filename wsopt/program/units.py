@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.entries import Table
 from wsopt.machine.types import Machine
+from wsopt.program.changed import changed
 from wsopt.program.program import TileOp, TileProgram, Unit
 
 Cycles = Callable[[TileOp, TileProgram, Machine], int]
@@ -49,4 +50,4 @@ def with_units(program: TileProgram, machine: Machine) -> TileProgram:
         return program
     held = (tuple((name, cycles(op, program, machine)) for name, cycles in counted) for op in program.ops)
     ops = (replace(op, pipes=op.pipes + own) for op, own in zip(program.ops, held, strict=True))
-    return replace(program, ops=tuple(ops))
+    return changed(program, ops=tuple(ops))

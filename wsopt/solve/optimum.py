@@ -271,6 +271,11 @@ def solve(program: TileProgram, machine: Machine, margin: int, *found: Schedule)
     ruled_out = infeasible(program, machine, margin)
     if ruled_out:
         return Solved(Outcome.INFEASIBLE, reason=ruled_out)
+    return _searched(program, machine, margin, found)
+
+
+def _searched(program: TileProgram, machine: Machine, margin: int, found: tuple[Schedule, ...]) -> Solved:
+    """The same of a program that no budget rules out."""
     best, settle, proved = None, None, True
     floor = floor_of_time(program, machine)  # who starts which copies is not in it
     for asked in by_loaders(program):

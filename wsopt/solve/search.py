@@ -16,6 +16,7 @@ from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import held_cycles
 from wsopt.perf.price import lower
+from wsopt.program.changed import changed
 from wsopt.program.conditions import FREE, Conditions, lacking
 from wsopt.program.limits import Lifted, Limit
 from wsopt.program.program import TileProgram
@@ -141,7 +142,7 @@ class Search:
         if structure not in self.programs:
             program = lower(self.region, structure, self.machine)
             if self.conditions:
-                program = replace(program, conditions=self.conditions)
+                program = changed(program, conditions=self.conditions)
             self.programs[structure] = program
         if structure not in self.looks:
             self.looks[structure] = self._looked(self.programs[structure])
@@ -154,7 +155,7 @@ class Search:
         and those of the loop make its busiest unit busy for other times.
         """
         busiest = max(held_cycles(program).values()) if program.after.full else 0
-        alike = replace(program.structure, group=1), busiest
+        alike = changed(program.structure, group=1), busiest
         if alike not in self._rooms:
             reason = infeasible(program, self.machine, self.margin)
             limits = touching(program, self.machine, self.margin, reason)

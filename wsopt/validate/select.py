@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from wsopt.lowering.lower import Cuttable
 from wsopt.lowering.structures import structures
@@ -38,6 +39,8 @@ Each consumer has the rows of one tensor instruction.
 """
 
 _LEAST_APART = 2
+_FIELDS = operator.attrgetter(*(field.name for field in fields(Structure)))
+"""The values of a structure's fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,5 @@ def _apart(entry: Entry, taken: Sequence[Entry]) -> tuple[int, int]:
 
 
 def _distance(one: Entry, other: Entry) -> int:
-    pairs = zip(astuple(one.structure), astuple(other.structure), strict=True)
-    fields = sum(1 for a, b in pairs if a != b)
-    return fields + (1 if one.slots != other.slots else 0) + (1 if one.overlap != other.overlap else 0)
+    apart: int = sum(map(operator.ne, _FIELDS(one.structure), _FIELDS(other.structure)))
+    return apart + (1 if one.slots != other.slots else 0) + (1 if one.overlap != other.overlap else 0)
