@@ -214,7 +214,7 @@ def test_a_part_without_the_place_of_a_row_adds_nothing_to_the_sum_at_that_place
     """Comparison, choice and sum stand behind a question that all threads answer alike; places may be outside."""
     made = emitted(loss, 2, 4096, 2)
     asked, _, _ = made.source.partition("if has_one(target_of_all, column):")
-    assert asked.count("== gl.expand_dims(target_value, 1)") == 0
+    assert asked.count("== gl.expand_dims(target_place, 1)") == 0
     inputs = random_inputs(made.graph, 0)
     inputs["target"][:, 0] = [0, 4095, 4096, 8191, 20000, 39999, 40000, -1, -4096, 36864]
     places = case(made.graph, inputs=inputs)

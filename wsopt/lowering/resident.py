@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 
 from wsopt.frontend.flat_rows import flat_region
 from wsopt.frontend.types import Region
 from wsopt.lowering.lower import version_of
 from wsopt.machine.types import Machine
+from wsopt.program.changed import changed
 from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.orders import lie_both_ways
@@ -58,7 +58,7 @@ def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]
         if own and own.running:
             for s in _of_rows(own, machine):
                 if s.rows == 1 and ends_late_enough(own, s.columns):
-                    yield replace(s, flat=True)
+                    yield changed(s, flat=True)
 
 
 def ends_late_enough(region: Region, columns: int) -> bool:
