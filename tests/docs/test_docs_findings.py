@@ -591,6 +591,66 @@ def test_one_place_and_small_blocks() -> None:
     assert f"would be none, and {min(heads.values()):.1f} us" in told
 
 
+def test_parts_by_threads() -> None:
+    data, told = measured("calibration/h200_parts_by_threads"), " ".join(PAGE.split())
+    rings = {
+        (row["graph"], row["columns"], row["consumers"], row["consumer_warps"], row["edit"]): row["us"]
+        for row in data["edits"]
+        if "consumers" in row
+    }
+    three = [us for (graph, *cut, _), us in rings.items() if graph == "ce_50257" and cut == [4096, 3, 8]]
+    first, numbered, shown, one = (f"{us:.1f}" for us in three)
+    assert f"takes {first} us with three consumers of eight warps" in told
+    assert (
+        f"branches make it {numbered}, no zeros for elements that the maximum hides anyway {shown}," in told
+    )
+    assert f"ends are hidden {one}. Blocks" in told
+
+    def us(graph: str, ahead: bool, flat: bool, warps: int = 0) -> list[float]:
+        rows = (row for row in data["variants"] if row["graph"] == graph and row["occupancy"])
+        rows = (row for row in rows if (row["ahead"], row["flat"]) == (ahead, flat))
+        return [row["us"] for row in rows if warps in (0, row["occupancy"] * row["consumer_warps"])]
+
+    chosen = data["chosen"]["ce_50257"]
+    assert f"take {min(us('ce_50257', True, True, 32)):.1f} with 32 warps" in told
+    assert f"and {chosen['us']:.1f} with 24, where {chosen['before_us']:.1f} were taken" in told
+    elements = min(us("lse50257", False, False))
+    assert (
+        f"sums {min(us('lse50257', True, True)):.1f}, threads that read element by element {elements:.1f})"
+        in told
+    )
+    turn = us("ce_50257", False, True)
+    assert f"their turn comes take {min(turn):.1f} to {max(turn):.1f}" in told
+    wide, narrow = (us("cross_entropy_128256", True, False, warps) for warps in (32, 28))
+    assert (
+        f"ahead take {min(wide):.1f} us over 128,256 columns with 32 warps, and {narrow[0]:.1f} with 28"
+        in told
+    )
+    many = [row["us"] for row in data["variants"] if row["graph"] == "ce_151936" and row["run"] == 2]
+    rings_us = data["chosen"]["ce_151936"]["us"]
+    assert f"in f32 {min(many):.1f} to {max(many):.1f}, beside {rings_us:.1f} by rings" in told
+    assert f"up to {1 - min(many) / rings_us:.0%}".replace("%", " %") in told
+    soft = min(us("sm50257", True, True))
+    assert (
+        f"takes {soft:.1f} by threads and {min(row['us'] for row in data['two_passes']):.1f} by rings" in told
+    )
+
+
+def test_hints_to_caches() -> None:
+    rows, told = measured("calibration/h200_parts_by_threads")["caches"], " ".join(PAGE.split())
+    first, stores = "the same, loads evicted first", "the same, stores evicted first"
+    grid, table, norm = rows["rotary"], rows["positions"], rows["rms_8192"]
+    three, blocks = "grid of three axes", "blocks of 16 warps"
+    assert f"embedding {grid[first]:.1f} us from {grid[three]:.1f}, a norm" in told
+    assert f"8,192 columns {norm[first]:.1f} from {norm[blocks]:.1f}, and" in told
+    assert f"added {table[first]:.1f} from {table[three]:.1f}; stores" in told
+    assert f"that are, {grid[stores]:.1f}, {norm[stores]:.1f} and {table[stores]:.1f}." in told
+    assert (
+        f"gives rotary {grid[three]:.1f} from {grid['as emitted']:.1f}, and the table {table[three]:.1f}"
+        in told
+    )
+
+
 def test_elements_and_cards() -> None:
     data = measured("calibration/h200_stored_by_threads")
     us = {(one["stored"], one["consumer"]): one["us"] for one in data["elements"]}
