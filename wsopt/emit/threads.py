@@ -73,7 +73,7 @@ def places(plan: KernelPlan) -> dict[str, Place]:
     named = ((one.place, plan.vectors[one.place].of.view) for one in found if one.place in plan.vectors)
     return {
         place: Place(
-            plan.names(f"place:{place}", f"{view.tensor}_place"),
+            plan.names(f"label:{place}", f"{view.tensor}_place"),
             plan.names(f"all:{place}", f"{view.tensor}_of_all"),
         )
         for place, view in named
