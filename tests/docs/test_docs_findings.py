@@ -629,11 +629,23 @@ def test_parts_by_threads() -> None:
     many = [row["us"] for row in data["variants"] if row["graph"] == "ce_151936" and row["run"] == 2]
     rings_us = data["chosen"]["ce_151936"]["us"]
     assert f"in f32 {min(many):.1f} to {max(many):.1f}, beside {rings_us:.1f} by rings" in told
-    assert f"up to {1 - min(many) / rings_us:.0%}".replace("%", " %") in told
     soft = min(us("sm50257", True, True))
     assert (
         f"takes {soft:.1f} by threads and {min(row['us'] for row in data['two_passes']):.1f} by rings" in told
     )
+
+
+def test_dependents_and_rounds() -> None:
+    data, told = measured("calibration/h200_parts_by_threads"), " ".join(PAGE.split())
+    us = {
+        (row["graph"], row["registers"], row["lets_the_next_begin"]): row["us"] for row in data["dependents"]
+    }
+    early, late = (us["ce_151936", 72, f"{when} the tile"] for when in ("before", "behind"))
+    assert f"they took {early:.1f} us, and take {late:.1f} if" in told
+    rounds, fit = (us["cross_entropy_128256", registers, "before the tile"] for registers in (72, 64))
+    assert f"columns take {rounds:.1f} either way" in told
+    assert f"and {fit:.1f} with 64 registers and eight" in told
+    assert f"lose {1 - late / data['chosen']['ce_151936']['us']:.0%} by".replace("%", " %") in told
 
 
 def test_hints_to_caches() -> None:

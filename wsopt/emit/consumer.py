@@ -140,7 +140,8 @@ class Consumer:
         """Lines behind the last tile: ends that are owed, sums over all rows, the last stores."""
         plan = self.plan
         ends = each_owed(plan, calls(plan)) if plan.owes_ends else over_rows.ended(plan)
-        return [*ends, *(["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else [])]
+        waits = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []
+        return [*ends, *waits, *resident.end(plan)]
 
     def _called(self) -> set[str]:
         """The kernel's own functions that the text calls."""
