@@ -24,7 +24,7 @@ STATUSES = ["ok", "hang", "error", "hang", "error", "ok"]
 @pytest.mark.parametrize("together", [False, True])
 def test_every_folder_gets_a_row(tmp_path: Path, together: bool) -> None:
     path = tmp_path / "new" / "bench.json"
-    options = BenchOptions(limit_s=1.0, together=together)
+    options = BenchOptions(limit_s=3.0, together=together)
     seen: list[str] = []
     document = bench_folders(
         FOLDERS, options, json_path=path, worker=WORKER, progress=lambda row: seen.append(row.folder)
