@@ -1,10 +1,10 @@
-"""Rows that begin between two places that TMA takes, copied as pieces of one long row.
+"""Rows that begin between two places that TMA takes, copied, or read by threads, as pieces of one long row.
 
 TMA copies from multiples of 16 bytes, and rows of 50,257 elements of bf16 begin at any even byte. Where rows lie one
 behind the other all of a tensor is one row, of which a piece is copied that begins where TMA can, less than 16 bytes
 before the row does: of several tensors at the same element, where it can for the one with the narrowest. The tile
 then has elements of the row before and of the row behind, which are left out, and each thread still has 16 bytes of
-neighbours that begin at a multiple of 16 bytes.
+neighbours that begin at a multiple of 16 bytes, by which it may read them itself.
 """
 
 from __future__ import annotations
