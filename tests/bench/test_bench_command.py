@@ -32,7 +32,7 @@ def test_every_folder_gets_a_row(tmp_path: Path, together: bool) -> None:
     assert [row.status for row in document.rows] == STATUSES
     assert seen == [folder.name for folder in FOLDERS]
     assert document.rows[2].message.endswith("illegal memory access")
-    assert document.rows[3].message == "no result within 1 s"
+    assert document.rows[3].message == "no result within 3 s"
     assert load_document(path) == document
     assert [item.name for item in path.parent.iterdir()] == ["bench.json"]
 
