@@ -174,15 +174,19 @@ class Rows(Maker):
         return math.gcd(own, ACCESS_BITS // widest_bits(views), whole)
 
     @property
+    def _parts(self) -> int:
+        """Tiles of columns in a row."""
+        return math.ceil(self.region.extent(Role.COLUMN) / self.s.columns)
+
+    @property
     def _with_ends(self) -> float:
         """The share of a flat row's parts that may have elements of other rows: the first and the last."""
-        return min(1.0, 2 / math.ceil(self.region.extent(Role.COLUMN) / self.s.columns))
+        return min(1.0, 2 / self._parts)
 
     @property
     def _hit(self) -> float:
         """The share of a row's parts in which one of a consumer's rows has its place, where threads keep sums."""
-        parts = math.ceil(self.region.extent(Role.COLUMN) / self.s.columns)
-        return min(1.0, self.s.rows / parts) if row_sums(self.region, self.s) else 1.0
+        return min(1.0, self.s.rows / self._parts) if row_sums(self.region, self.s) else 1.0
 
     def _divisions(self) -> int:
         """Divisions by which a tile's place follows from its number: by all axes of tiles but one. Rows that are not
@@ -225,9 +229,8 @@ class Rows(Maker):
         """Arithmetic of one of the passes over a row: on the average an iteration has its share. What threads keep is
         exchanged behind a row's last part.
         """
-        passes, once = self.region.passes, 1
-        if row_sums(self.region, self.s):
-            once = math.ceil(self.region.extent(Role.COLUMN) / self.s.columns)
+        passes = self.region.passes
+        once = self._parts if row_sums(self.region, self.s) else 1
         return replace(
             work,
             elements=work.elements // passes,
