@@ -100,18 +100,6 @@ def test_a_kernel_that_wants_another_launch_is_refused(binary: Binary, change: A
         parameters(launch_recipe(emitted("biased").verified), replace(binary, **change(binary)))
 
 
-@pytest.mark.compiler
-def test_the_kernel_is_compiled_for_aligned_pointers(tmp_path: Path) -> None:
-    """A row's values, read by address: aligned ones may be read several at a time, in the same parameters."""
-    from wsopt.codegen import compile_kernel
-
-    source = emitted("residual_norm").source
-    aligned, plain = compile_binary(source, "sm_90").compiled, compile_kernel(source)
-    assert (aligned.spill_loads, aligned.warnings) == (0, ())
-    loads = [sum(n for name, n in one.sass if name == "LDG") for one in (aligned, plain)]
-    assert loads[0] < loads[1]
-
-
 # --- files ----------------------------------------------------------------------------------------------
 
 

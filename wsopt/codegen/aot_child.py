@@ -51,44 +51,40 @@ def _compiled(source: str, architecture: str) -> CompiledKernel:
         return measure(binary, metadata, log, architecture, started, Path(folder))
 
 
-def compile_source(
-    source: str, architecture: str, folder: Path, *, aligned: bool = False
-) -> tuple[bytes, Any, str]:
+def compile_source(source: str, architecture: str, folder: Path) -> tuple[bytes, Any, str]:
     """The machine code of a kernel.py's text, Triton's metadata and what ptxas said; files go to `folder`.
 
-    With `aligned` all pointers are multiples of 16 bytes, without those of tensors need not be. Raises CompileError.
+    All pointers are multiples of 16 bytes, as allocators give them and as durations are priced: a thread moves 16
+    bytes at a time. A launch with others compiles a kernel of its own. Raises CompileError.
     """
     path = folder / "kernel.py"
     path.write_text(source, encoding="utf-8")
     with _environment(folder), torch_stand_in():
-        return _compile_file(path, architecture, aligned)
+        return _compile_file(path, architecture)
 
 
-def _compile_file(path: Path, architecture: str, aligned: bool) -> tuple[bytes, Any, str]:
+def _compile_file(path: Path, architecture: str) -> tuple[bytes, Any, str]:
     from triton.errors import TritonError
 
     captured = None
     try:
         with captured_output() as captured:
             module = load_kernel_file(path)
-            compiled = _triton_compile(module, architecture, aligned)
+            compiled = _triton_compile(module, architecture)
     except (TritonError, RuntimeError, ValueError, AssertionError) as error:
         printed = captured.text if captured else ""
         raise CompileError(_explain(error, printed)) from None
     return compiled.asm["cubin"], compiled.metadata, captured.text
 
 
-def _triton_compile(module: ModuleType, architecture: str, aligned: bool = False) -> Any:
+def _triton_compile(module: ModuleType, architecture: str) -> Any:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.experimental.gluon._runtime import GluonASTSource
 
     capability = int(architecture.removeprefix("sm_"))
-    pointers = [
-        (place, name) for place, (name, kind) in enumerate(module.SIGNATURE.items()) if kind[0] == "*"
-    ]
-    own = getattr(module, "ALIGNED", ())
-    multiples = {(place,): [["tt.divisibility", 16]] for place, name in pointers if aligned or name in own}
+    kinds = enumerate(module.SIGNATURE.values())
+    multiples = {(place,): [["tt.divisibility", 16]] for place, kind in kinds if kind[0] == "*"}
     with _no_digest_of_triton():
         return triton.compile(
             GluonASTSource(module.kernel, module.SIGNATURE, {}, multiples or None),

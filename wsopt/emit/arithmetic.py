@@ -13,15 +13,15 @@ single ones ptxas moves up before the end of the product whose sums they round, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from wsopt.emit.called import (
     BRANCH,
     BRANCH_COLUMNS,
     COLUMNS_FROM,
     FOR_ELEMENTS,
-    HAS_ONE,
     KEPT_BRANCH,
     LARGER,
     OWN,
@@ -35,23 +35,12 @@ from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES
 from wsopt.program.combination import made_of_reductions
-from wsopt.program.one_place import OnePlace, sums_at_one_place
 from wsopt.program.types import Structure
 from wsopt.tensors.statements import BEFORE, Item, Reduction, Scalar, Statement
 from wsopt.tensors.views import K_BLOCK, Role
 
 Age = Callable[[str], int]
 """How many times a value has been made again since it was made for the present iteration."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A value of a row that names a column: the identifiers of the place if the row has it, else of none; and of
-    those of all of a consumer's rows, which every thread has.
-    """
-
-    own: str
-    of_all: str
 
 
 Comparison = tuple[str, str | Scalar | None, str | Scalar | None]
@@ -73,9 +62,10 @@ class Arithmetic:
     rows in a layout of `threads`. Tiles that are `by_parts` of rows reach beyond the row's ends where the
     condition `ends` holds, none where it is empty. Products leave `results` and are `fed` values from registers, each
     cut for so many sets of sums; those, and what else is `wanted`, are read outside, some one by one (`by_address`).
-    Of rows in parts `places` has what is known of values of a row that name a column. Branches that few parts take
-    have their columns `numbered` by all parts, or number them themselves. `unmasked` has for each value its
-    alternative where no mask is at work. What the text calls of the kernel's own functions is noted in `called`.
+    Branches that few parts take have their columns `numbered` by all parts, or number them themselves. Tensors that
+    are `asked` for elements by their addresses, with the types that they have in memory, may have any number for what
+    is beyond their rows. `unmasked` has for each value its alternative where no mask is at work. What the text calls
+    of the kernel's own functions is noted in `called`.
     """
 
     items: tuple[Item, ...]
@@ -94,8 +84,8 @@ class Arithmetic:
     threads: str = ""
     by_parts: bool = False
     ends: str = ""
-    places: Mapping[str, Place] = field(default_factory=dict)
     numbered: bool = False
+    asked: Mapping[str, DType] = field(default_factory=dict)
     unmasked: Mapping[str, str] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
 
@@ -204,14 +194,8 @@ class Arithmetic:
                 name = alias[name]
             return self.operand(name, 0 if name in own else age(name.removesuffix(BEFORE)))
 
-        rare = {one.sum.name: one for one in self._rare(items)}
-        inside = {item.name for one in rare.values() for item in one.inside}
         for item in (self.item(name) for name in items if name in needed):
-            if item.name in rare:
-                yield self._at_one_place(rare[item.name], operand)
-            elif item.name in inside:
-                pass  # it is computed where its sum is
-            elif isinstance(item, Reduction):
+            if isinstance(item, Reduction):
                 yield from self._reduction(item, operand)
             elif self._hides(item):
                 yield from self._hidden(item, operand)
@@ -224,46 +208,29 @@ class Arithmetic:
             if name in alias:
                 yield f"{self.name(name, 0)} = {self._alternative(name, operand(name))}"
 
-    def _at_one_place(self, one: OnePlace, operand: Callable[[str], Operand]) -> str:
-        """The lines of a sum to which a part adds something only where it has the place of one of its rows."""
-        self.called.add(HAS_ONE)
-        place, element = self.places[one.place], one.choice.args[1]
-        before = itertools.takewhile(lambda item: item is not one.choice, self.items)
-        hiding = next((item.name for item in before if element in item.reads and self._hides(item)), None)
-
-        def inside(name: str) -> Operand:
-            if name == one.place:
-                return replace(operand(name), name=place.own)
-            # Of a tile whose elements beyond the row's ends are hidden no other is kept, which would take registers.
-            return operand(hiding if hiding and name == element else name)
-
-        begin, columns = self._branch()
-        lines = [begin]
-        for item in one.inside:
-            text = columns if item is one.columns else self._statement(item, inside)
-            lines.append(f"{self.name(item.name, 0)} = {text}")
-        lines += self._reduction(one.sum, operand)
-        return when(f"{HAS_ONE}({place.of_all}, column)", "\n".join(lines))
-
     def _branch(self) -> tuple[str, str]:
         """The first line of a branch that few parts take, and the numbers of the columns in it."""
         self.called |= {OWN} if self.numbered else {OWN, COLUMNS_FROM}
         return (KEPT_BRANCH, "columns") if self.numbered else (BRANCH, BRANCH_COLUMNS)
 
-    def _rare(self, items: Iterable[str]) -> Iterator[OnePlace]:
-        """The sums among items to which few parts add something."""
-        if self.places:
-            found = sums_at_one_place([*map(self.item, items)])
-            yield from (one for one in found if one.place in self.places)
-
     def keeps_to_rows(self, name: str) -> bool:
         """Whether nothing is computed of a tile's elements beyond the ends of its rows: all that reads them hides
-        them, or takes that at a place of the row.
+        them.
         """
-        rare = (item.name for one in self._rare(item.name for item in self.items) for item in one.inside)
-        taken = frozenset(rare)
         readers = [item for item in self.items if name in item.reads]
-        return bool(readers) and all(item.name in taken or self._hides(item) for item in readers)
+        return bool(readers) and all(map(self._hides, readers))
+
+    def beyond(self, name: str) -> float:
+        """The number that all which reads a tensor's elements has in place of those beyond the ends of rows, if it is
+        asked for elements, and its type has that number; zero if not.
+        """
+        dtype = self.asked.get(name)
+        if dtype is None or not self.keeps_to_rows(name):
+            return 0.0
+        others = {item.args[2] for item in self.items if isinstance(item, Statement) and name in item.reads}
+        number, *more = (float(other) for other in others if not isinstance(other, str))
+        has = dtype is DType.F32 or (math.isinf(number) and dtype in (DType.F16, DType.BF16))
+        return number if has and not more else 0.0
 
     def _alternative(self, name: str, other: Operand) -> str:
         """The expression of a value by its alternative, which may be a tensor's elements as they lie in memory."""
@@ -309,8 +276,9 @@ class Arithmetic:
         assert isinstance(item, Statement), "a choice"
         mask, kept, name = self.item(item.reads[0]), operand(item.reads[1]), self.name(item.name, 0)
         assert isinstance(mask, Statement), "a comparison"
+        self.called |= helpers(item)
         yield f"{name} = {in_type(kept.name, kept, DType.F32)}"
-        if self.ends:
+        if self.ends and self.beyond(item.reads[1]) != item.args[2]:
             begin, columns = self._branch()
             inside = f"{self.name(mask.name, 0)} = {columns} < ROW_LENGTH"
             yield when(self.ends, f"{begin}\n{inside}\n{name} = {self._statement(item, operand)}")

@@ -60,9 +60,6 @@ TO_I8 = "round_i8"
 FIRST_OF = "first_of"
 """The function that gives every thread the first of some numbers in shared memory."""
 
-HAS_ONE = "has_one"
-"""The function that says whether a part of rows has the column that a row names."""
-
 FOR_ELEMENTS = "for_elements"
 """The function that gives all elements of a row that a thread has the thread's own value of that row."""
 
@@ -92,7 +89,6 @@ def called(names: Set[str]) -> dict[str, Any]:
         "uses_lane_sums": "lane_sums" in names,
         "uses_by_lanes": "by_lanes" in names,
         "uses_for_elements": FOR_ELEMENTS in names,
-        "uses_has_one": HAS_ONE in names,
     }
 
 

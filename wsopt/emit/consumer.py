@@ -24,7 +24,6 @@ from wsopt.emit import (
     tensor_sums,
     tensor_values,
     text,
-    threads,
     turning,
 )
 from wsopt.emit.epilogue import calls
@@ -258,7 +257,6 @@ class Consumer:
     def _row_starts(self) -> Iterator[str]:
         """Lines before the parts of rows that no SM holds: what all parts read, and initial values."""
         yield from self.operations.vectors(self.operations.of_rows)
-        yield from threads.places_of_all(self.plan, self.operations.writer)
         yield from self.operations.writer.starts()
 
     @property

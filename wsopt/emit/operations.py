@@ -243,7 +243,7 @@ class Operations:
         if self.plan.s.ahead:
             yield ahead.taken(self.plan, name, own.name)
         else:
-            yield f"{own.name} = {vectors.load(self.plan, name)}"
+            yield f"{own.name} = {vectors.load(self.plan, name, self.writer.beyond(name))}"
         if tile.of.view.flat:
             yield flat.rest(tile, own.name)
             yield from self._hidden(name)
@@ -369,10 +369,20 @@ def operations_of(plan: KernelPlan) -> Operations:
         apart=program.lane_sums,
         threads=threads.OWN if threads.by_threads(plan) else "",
         by_parts=program.long_rows,
-        places=threads.places(plan),
         # Where threads read element by element, each asks of its column anyway.
         numbered=plan.program.region.by_threads and not plan.s.flat,
+        asked=_asked(plan),
         ends=flat.at_ends(plan) if program.whole.extent(Role.COLUMN) % program.structure.columns else "",
         unmasked=dict(program.unmasked),
     )
     return Operations(plan, writer, products)
+
+
+def _asked(plan: KernelPlan) -> dict[str, DType]:
+    """The tensors of which threads read parts of rows as they lie in memory, with their types there: zeros around a
+    slice, and for places that are none, stay zeros.
+    """
+    read = plan.vectors.items() if plan.program.long_rows and not plan.s.ahead else ()
+    views = {name: one.of.view for name, one in read if one.of.is_tile}
+    plain = (item for item in views.items() if not (item[1].flat or item[1].cutouts or item[1].chosen))
+    return {name: view.dtype for name, view in plain}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from wsopt.emit import flat, threads
+from wsopt.emit import flat, threads, vectors
 from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Loop
@@ -18,12 +18,11 @@ from wsopt.emit.operations import Operations, after_name, sources
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.stores import store_by_address
 from wsopt.emit.unroll import unrolled
-from wsopt.emit.vectors import load_text
 from wsopt.graph.types import DType
 from wsopt.program.ids import AGAIN, OpKind
 from wsopt.program.program import TileOp
 from wsopt.tensors.statements import Reduction
-from wsopt.tensors.views import FULL, Role
+from wsopt.tensors.views import FULL
 
 
 def loops_over_rows(operations: Operations) -> list[Loop]:
@@ -64,9 +63,7 @@ def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:
     )
     lines = [*threads.together(plan)]
     for name in sorted(known.keys() & plan.vectors.keys()):
-        inside = "rows < row_extent" if Role.ROW in known[name].spans else ""
-        load = load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
-        lines.append(f"{known[name].name} = {load}")
+        lines += [*vectors.chosen_places(plan, name), f"{known[name].name} = {vectors.load(plan, name)}"]
     lines += writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
     behind = (one for one in plan.outputs_by_address if not one.of.by_threads)
     lines += [store_by_address(plan, one, writer.operand(one.of.value)) for one in behind]

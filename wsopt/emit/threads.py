@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.arithmetic import ROW, Arithmetic, Place
+from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.called import reduction
 from wsopt.emit.expressions import Operand
 from wsopt.emit.plan import KernelPlan
 from wsopt.graph.types import DType
 from wsopt.program.combination import Combination, kept_by_threads
 from wsopt.program.ids import AGAIN
-from wsopt.program.one_place import sums_at_one_place
 from wsopt.program.row_layout import RowLayout, tile_layout
 from wsopt.tensors.statements import BEFORE, Item
 from wsopt.tensors.views import FULL
 
 _LAYOUT = "THREADS_LAYOUT"
-_ALL_ROWS = "ALL_ROWS_LAYOUT"
 OWN = f"gl.SliceLayout(1, gl.SliceLayout(3, {_LAYOUT}))"
 """The layout of a value of each row and thread."""
 
@@ -59,33 +57,7 @@ def constants(plan: KernelPlan) -> Iterator[tuple[str, int | str, str]]:
     yield "THREADS", threads, "that share a row"
     yield "RUNS", runs, "of neighbours that each of them has of a row"
     why = "a tile of rows as rows, runs, threads, and the neighbours of a run"
-    if places(plan):
-        all_rows = f"gl.BlockedLayout([{plan.s.rows}], [32], [{plan.s.consumer_warps}], [0])"
-        yield _ALL_ROWS, all_rows, "a value of each row in every thread"
     yield _LAYOUT, f"gl.BlockedLayout({shape}, {warps}, [3, 2, 1, 0])", why
-
-
-def places(plan: KernelPlan) -> dict[str, Place]:
-    """For values of a row that name the only column which a sum takes, the identifiers of the place if the row has
-    it, and of those of all of its consumer's rows: all threads then agree whether a part has one of these columns.
-    """
-    found = sums_at_one_place(_first_pass(plan)) if by_threads(plan) else ()
-    named = ((one.place, plan.vectors[one.place].of.view) for one in found if one.place in plan.vectors)
-    return {
-        place: Place(
-            plan.names(f"label:{place}", f"{view.tensor}_place"),
-            plan.names(f"all:{place}", f"{view.tensor}_of_all"),
-        )
-        for place, view in named
-    }
-
-
-def places_of_all(plan: KernelPlan, writer: Arithmetic) -> Iterator[str]:
-    """The lines in front of all parts by which threads have them."""
-    for value, place in places(plan).items():
-        named = writer.operand(value).name
-        yield f"{place.own} = gl.where({named} < ROW_LENGTH, {named}, -1)  # no column of the row is -1"
-        yield f"{place.of_all} = gl.convert_layout({place.own}, {_ALL_ROWS})"
 
 
 def _rows(plan: KernelPlan) -> RowLayout:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from wsopt.emit import flat, turning
 from wsopt.emit.addresses import ByAddress, places_name
+from wsopt.emit.expressions import number
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe_views import left_out
 from wsopt.emit.retained import PART_COLUMN
@@ -33,17 +34,23 @@ def load_text(vector: ByAddress[Source], index: dict[Role, str], inside: str) ->
     return f"gl.load({vector.at(index)}{mask}){widened(view)}"
 
 
-def load(plan: KernelPlan, name: str) -> str:
+def load(plan: KernelPlan, name: str, beyond: float = 0.0) -> str:
     """The load of a vector or scalar for a tile that is an iteration, of what the tensor has; or of a whole tile that
-    TMA does not take.
+    TMA does not take, with that number `beyond` what the tensor has.
     """
     spans = plan.vectors[name].of.spans
     if spans == FULL:
-        return load_tile(plan, plan.vectors[name]) + widened(plan.vectors[name].of.view)
+        return load_tile(plan, plan.vectors[name], beyond=beyond) + widened(plan.vectors[name].of.view)
     ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
     along = before_end(plan, "columns") if ragged and Role.COLUMN in spans else ""
-    inside = "rows < row_extent" if Role.ROW in spans else along
-    return load_text(plan.vectors[name], plan.place("rows", _shared(plan.vectors[name], "columns")), inside)
+    inside = ["rows < row_extent" if Role.ROW in spans else along]
+    index, view = plan.place("rows", _shared(plan.vectors[name], "columns")), plan.vectors[name].of.view
+    if view.chosen:
+        at = _place(plan, view, view.chosen)
+        # Beyond 2^31 elements an offset would not fit the type of the indices.
+        index |= {Role.ROW: "rows.to(gl.int64)", view.chosen.role: f"{at}.to(gl.int64)"}
+        inside = [f"({inside[0]})", *_there(plan, view, at)]
+    return load_text(plan.vectors[name], index, " & ".join(inside))
 
 
 def _shared(vector: ByAddress[Source], columns: str) -> str:
@@ -59,9 +66,15 @@ def chosen_places(plan: KernelPlan, name: str) -> Iterator[str]:
     view = plan.vectors[name].of.view
     if view.chosen is None:
         return
-    of_rows = ", mask=rows < row_extent, other=-1" if view.rows_chosen else ""
-    index = plan.vectors[view.chosen.source].at(plan.place("rows", "columns"))
+    places = plan.vectors[view.chosen.source]
+    of_rows = ", mask=rows < row_extent, other=-1" if Role.ROW in places.of.view.roles else ""
+    index = places.at(plan.place("rows", "columns"))
     yield f"{_place(plan, view, view.chosen)} = gl.load({index}{of_rows})"
+
+
+def _there(plan: KernelPlan, view: View, at: str) -> list[str]:
+    """The conditions that a place which another tensor chooses is one of the tensor's."""
+    return [f"({at} >= 0)", f"({at} < {places_name(plan.names, view)})"]
 
 
 def _place(plan: KernelPlan, view: View, chosen: Chosen) -> str:
@@ -84,9 +97,11 @@ NEXT_PART = Part("(columns + TILE_COLUMNS)", f"{PART_COLUMN} + TILE_COLUMNS")
 """Behind the row's last part no column is the row's, and nothing is read."""
 
 
-def load_tile(plan: KernelPlan, tile: ByAddress[Source], part: Part = THIS_PART) -> str:
-    """The load by threads of a tile's elements as they are, as far as its rows and columns reach; zeros outside of
-    the tensor.
+def load_tile(
+    plan: KernelPlan, tile: ByAddress[Source], part: Part = THIS_PART, *, beyond: float = 0.0
+) -> str:
+    """The load by threads of a tile's elements as they are, as far as its rows and columns reach; outside of the
+    tensor zeros, or another number `beyond` the ends of a tensor that is read as it lies.
     """
     view = tile.of.view
     if view.flat:
@@ -103,11 +118,11 @@ def load_tile(plan: KernelPlan, tile: ByAddress[Source], part: Part = THIS_PART)
     # Beyond 2^31 elements an offset would not fit the type of the indices.
     index = plan.place(f"{rows}.to(gl.int64)", f"{_shared(tile, columns)}.to(gl.int64)")
     if view.chosen:
-        name, places = _place(plan, view, view.chosen), places_name(plan.names, view)
+        name = _place(plan, view, view.chosen)
         at = f"gl.expand_dims({name}, 1)" if view.rows_chosen else name
-        inside.append(f"({at} >= 0) & ({at} < {places})")
+        inside += _there(plan, view, at)
         index = {**index, view.chosen.role: f"{at}.to(gl.int64)"}
-    mask = f"mask={' & '.join(inside)}, other={zero(view.dtype)}"
+    mask = f"mask={' & '.join(inside)}, other={number(beyond) if beyond else zero(view.dtype)}"
     loaded = f"gl.load({tile.at(index)}, {mask})"
     return turning.read(plan, loaded) if exchanged else loaded
 

@@ -32,7 +32,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answer(source: str, architecture: str, folder: Path) -> dict[str, Any]:
     started = time.perf_counter()
-    cubin, metadata, log = compile_source(source, architecture, folder, aligned=True)
+    cubin, metadata, log = compile_source(source, architecture, folder)
     compiled = measure(cubin, metadata, log, architecture, started, folder)
     path = folder / "kernel.cubin"
     with torch_stand_in():

@@ -309,13 +309,13 @@ def _with_chosen(
     raw: RawView, views: Mapping[str, tuple[RawDim, ...]], roles: Mapping[Dim, Role]
 ) -> Mapping[Dim, Role]:
     """The roles with that of an axis whose places another tensor chooses: the innermost axis that it varies along; of
-    a product's operand an axis of pages.
+    a product's operand, and of a row of which one element is chosen, an axis of pages.
     """
     if raw.chosen is None:
         return roles
     axis, use = raw.chosen
     along = {roles[dim.axis] for dim in views[use]}
-    if Role.STREAM in roles.values():
+    if Role.STREAM in roles.values() or roles.get(axis) is Role.COLUMN:
         return {**roles, axis: Role.PAGE}
     return {**roles, axis: next((role for role in _CHOOSING if role in along), Role.BATCH)}
 
@@ -327,7 +327,10 @@ def _chosen(raw: RawView, view: View, views: Mapping[str, View]) -> View:
     indices = views[raw.chosen[1]]
     if Role.PAGE in view.roles:
         elements = indices.each if Role.STREAM in indices.roles else 0
-        return replace(view, chosen=Chosen(Role.PAGE, raw.chosen[1], math.prod(indices.extents), elements))
+        # Along an axis that both have, each place is of its own element there.
+        places = (n for role, n in zip(indices.roles, indices.extents, strict=True) if role not in view.roles)
+        own = places if Role.STREAM not in indices.roles else indices.extents
+        return replace(view, chosen=Chosen(Role.PAGE, raw.chosen[1], math.prod(own), elements))
     role = next((role for role in _CHOOSING if role in indices.roles), Role.BATCH)
     return replace(view, chosen=Chosen(role, raw.chosen[1], math.prod(indices.extents)))
 

@@ -13,6 +13,7 @@ from wsopt.frontend.folded_zeros import fold_zeros
 from wsopt.frontend.kept_nans import KeptNans
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.linear_sums import LinearSums
+from wsopt.frontend.one_place import OnePlace
 from wsopt.frontend.packing import pack_constants
 from wsopt.frontend.roles import graph_axes
 from wsopt.frontend.row_roles import MOST_HELD
@@ -26,6 +27,7 @@ from wsopt.tensors.views import Role, pow2
 
 PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
+    (OnePlace.of, frozenset({Kind.LONG_ROWS})),
     (LinearSums.of, frozenset({Kind.LONG_ROWS})),
     (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
     (factors.LateFactors.of, frozenset({Kind.LONG_ROWS})),

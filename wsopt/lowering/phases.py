@@ -17,7 +17,6 @@ from wsopt.machine.types import Machine
 from wsopt.primitives import PRIMITIVES, Family, Primitive, exponential, family_of
 from wsopt.program.facts import Arithmetic, Beside, RowReduction
 from wsopt.program.lazy import Lazy, lazy_of
-from wsopt.program.one_place import sums_at_one_place
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure
@@ -276,11 +275,9 @@ def row_phase(
     s: Structure,
     layout: RowLayout,
     machine: Machine,
-    hit: float = 1.0,
 ) -> Arithmetic:
     """A phase of a tile of rows. Column vectors are loaded once for every row that a warp has. What is computed of a
-    row's values is, by each thread that has elements of the row. Sums at one place are only in the share of tiles
-    that is `hit`.
+    row's values is, by each thread that has elements of the row.
     """
     vectors = [source for source in read_by(items, sources) if source.spans == frozenset({Role.COLUMN})]
     tiles = [one for one in read_by(items, sources) if one.spans == FULL and not one.view.is_copied]
@@ -289,14 +286,8 @@ def row_phase(
     own, threads = s.rows // (layout.lanes[0] * layout.warps[0]), math.prod((*layout.lanes, *layout.warps))
     by_row = element_mix((item for item in items if isinstance(item, Statement)), _ROW, rounding=1.0)
 
-    def mix_of(some: Iterable[Item]) -> InstructionMix:
-        return element_mix(some, FULL, lambda item: _fused(item, every, sums=True), rows=rows)
-
-    at_one_place = sums_at_one_place(every) if hit < 1 else ()
-    rare = {name for one in at_one_place for name in one.names}
     return Arithmetic(
-        mix_of(item for item in items if item.name not in rare)
-        + mix_of(item for item in items if item.name in rare) * hit
+        element_mix(items, FULL, lambda item: _fused(item, every, sums=True), rows=rows)
         + by_row * (own * threads / (s.rows * s.columns)),
         s.rows * s.columns,
         sum(isinstance(item, Statement) for item in items),

@@ -110,7 +110,7 @@ class Rows(Maker):
         # Of sums over rows nothing is exchanged before the end.
         phases = (every,) if row_sums(region, s) else row_phases(every)
         for number, items in enumerate(phases, 1):
-            work = self._of_a_pass(row_phase(items, every, self._beside, s, layout, self.machine, self._hit))
+            work = self._of_a_pass(row_phase(items, every, self._beside, s, layout, self.machine))
             yield part_of(Step(OpKind.ELEMENTWISE, f"phase{number}", work, items=items))
         if region.passes > 1:
             items = tuple(item for item in region.statements if item not in behind_rows(region))
@@ -182,11 +182,6 @@ class Rows(Maker):
     def _with_ends(self) -> float:
         """The share of a flat row's parts that may have elements of other rows: the first and the last."""
         return min(1.0, 2 / self._parts)
-
-    @property
-    def _hit(self) -> float:
-        """The share of a row's parts in which one of a consumer's rows has its place, where threads keep sums."""
-        return min(1.0, self.s.rows / self._parts) if row_sums(self.region, self.s) else 1.0
 
     def _divisions(self) -> int:
         """Divisions by which a tile's place follows from its number: by all axes of tiles but one. Rows that are not
