@@ -137,19 +137,28 @@ def _fixed_parts_of_several_blocks(
     return Waves(waves, 0.0, machine.latency.tma_load_dram, last, 0.0, 0.0, clocked=False, floors=floors)
 
 
-def row_cycles(program: TileProgram, machine: Machine) -> float:
-    """Cycles that the blocks of an SM's share of rows take at least where each goes through the parts of its rows,
-    twice where they are read in two passes: a part's reads have to come, and its arithmetic waits for them, or is
-    done meanwhile where they are read ahead. With few rows most SMs have none, and this is the time.
+def in_rounds(program: TileProgram, machine: Machine) -> Line:
+    """Cycles of the SMs' rounds of blocks that each go through the parts of their rows, twice where they are read in
+    two passes. All but the last round have as many blocks as SMs hold, and take their share of the interval. In the
+    last one the parts of a row come one after the other at least, however few blocks there are: a part's reads have
+    to come, and its arithmetic waits for them, or is done meanwhile where they are read ahead.
     """
     s, grid = program.structure, program.grid
     if not program.long_rows:
-        return 0.0
-    rounds = math.ceil(grid.batch * grid.row_tiles / (machine.sm_count * s.occupancy))
-    behind = math.fsum(op.issue for op in program.ops if not isinstance(op.counts, Read)) * s.occupancy
-    reads = float(machine.latency.tma_load_l2)
+        return Line(0.0, 0.0)
+    rounds = grid.batch * grid.row_tiles / (machine.sm_count * s.occupancy)
+    whole = math.ceil(rounds) - 1
+    beside = math.ceil((rounds - whole) * s.occupancy)
+    behind = math.fsum(op.issue for op in program.ops if not isinstance(op.counts, Read)) * beside
+    reads = machine.latency.tma_load_dram - _WITHOUT_TMA
     part = max(reads, behind) if s.ahead else reads + behind
-    return rounds * program.row_parts * part
+    return Line(program.tiles / machine.sm_count * whole / rounds, program.row_parts * part)
+
+
+_WITHOUT_TMA = 300
+"""Cycles by which what threads read is there before what TMA copies: 512 rows of 25 parts took 18.6 us, blocks of 7 an
+SM 5 % longer than of 8, which are fewer rounds (`docs/calibration/h200_parts_by_threads.json`).
+"""
 
 
 @of_loop
@@ -198,13 +207,12 @@ def time_of(
         # Device memory is shared by those still at work, an SM's own units are not. Copies come early and late, so
         # that two bounds that are alike add up as a norm.
         # Of blocks side by side II has that, but for what the parts of a row take one after the other.
-        several = program.structure.resident
-        own = (
-            row_cycles(program, machine) if several else fixed.waves * busiest(program, machine, Unit.MEMORY)
-        )
+        units = fixed.waves * busiest(program, machine, Unit.MEMORY)
+        own = in_rounds(program, machine) if program.structure.resident else Line(0.0, units)
         share = program.tiles / machine.sm_count
-        lines = (Line(share, -share * beyond_memory(program, machine)), Line(0.0, own))
-        return Time(lines, None, machine.copy_knee, fixed.start + fixed.fill, fixed.tail)
+        lines = (Line(share, -share * beyond_memory(program, machine)), own)
+        knee = math.inf if program.structure.resident else machine.copy_knee
+        return Time(lines, None, knee, fixed.start + fixed.fill, fixed.tail)
     if program.work is not None:
         work, s = program.work, program.structure
         once = fixed.code + (fixed.start + fixed.fill - fixed.first + fixed.tail if s.persistent else 0.0)
