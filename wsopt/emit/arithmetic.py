@@ -220,17 +220,17 @@ class Arithmetic:
         readers = [item for item in self.items if name in item.reads]
         return bool(readers) and all(map(self._hides, readers))
 
-    def beyond(self, name: str) -> float:
+    def beyond(self, name: str) -> float | None:
         """The number that all which reads a tensor's elements has in place of those beyond the ends of rows, if it is
-        asked for elements, and its type has that number; zero if not.
+        asked for elements, and its type has that number.
         """
         dtype = self.asked.get(name)
         if dtype is None or not self.keeps_to_rows(name):
-            return 0.0
+            return None
         others = {item.args[2] for item in self.items if isinstance(item, Statement) and name in item.reads}
         number, *more = (float(other) for other in others if not isinstance(other, str))
-        has = dtype is DType.F32 or (math.isinf(number) and dtype in (DType.F16, DType.BF16))
-        return number if has and not more else 0.0
+        has = dtype is DType.F32 or (dtype in (DType.F16, DType.BF16) and (math.isinf(number) or not number))
+        return number if has and not more else None
 
     def _alternative(self, name: str, other: Operand) -> str:
         """The expression of a value by its alternative, which may be a tensor's elements as they lie in memory."""

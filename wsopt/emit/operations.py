@@ -243,7 +243,7 @@ class Operations:
         if self.plan.s.ahead:
             yield ahead.taken(self.plan, name, own.name)
         else:
-            yield f"{own.name} = {vectors.load(self.plan, name, self.writer.beyond(name))}"
+            yield f"{own.name} = {vectors.load(self.plan, name, self.writer.beyond(name) or 0.0)}"
         if tile.of.view.flat:
             yield flat.rest(tile, own.name)
             yield from self._hidden(name)
