@@ -220,7 +220,7 @@ def test_the_element_at_a_label_is_read_by_its_address_once_a_row() -> None:
     made = emitted(loss, 2, 4096, 2)
     _, _, behind = made.source.partition("_row = gl.convert_layout(")
     assert made.source.count("gl.load(target_ptr") == behind.count("gl.load(target_ptr") == 1
-    assert made.source.count("gl.load(x_ptr") == behind.count("gl.load(x_ptr") == 1
+    assert made.source.count("gl.load(x__ptr") == behind.count("gl.load(x__ptr") == 1
     inputs = random_inputs(made.graph, 0)
     inputs["target"][:, 0] = [0, 4095, 4096, 8191, 20000, 39999, 40000, -1, -4096, 36864]
     places = case(made.graph, inputs=inputs)

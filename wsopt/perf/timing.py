@@ -156,8 +156,8 @@ def in_rounds(program: TileProgram, machine: Machine) -> Line:
 
 
 _WITHOUT_TMA = 300
-"""Cycles by which what threads read is there before what TMA copies: 512 rows of 25 parts took 18.6 us, blocks of 7 an
-SM 5 % longer than of 8, which are fewer rounds (`docs/calibration/h200_parts_by_threads.json`).
+"""Cycles by which what threads read is there before what TMA copies: 512 rows of 25 parts took 18.6 us, blocks of 7
+an SM 5 % longer than of 8, which are fewer rounds (`docs/calibration/h200_parts_by_threads.json`).
 """
 
 
