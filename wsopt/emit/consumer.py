@@ -14,6 +14,7 @@ from wsopt.emit import (
     ahead,
     dynamic,
     flat,
+    held,
     inputs,
     kept,
     over_rows,
@@ -177,7 +178,8 @@ class Consumer:
         if plan.loops_over_tiles:
             by_part = plan.columns or plan.program.long_rows
             each_tile = by_part or plan.s.flat
-            return [*([] if each_tile else [f"columns = {flat.tile_columns(plan)}"]), *over_rows.starts(plan)]
+            columns = [] if each_tile else [f"columns = {flat.tile_columns(plan)}"]
+            return [*columns, *held.loaded(plan), *over_rows.starts(plan)]
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
         return [line for value in values for line in self._cleared(self.operations.registers(value))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from wsopt.emit import ahead, flat, kept, quantized, tensor_tiles, threads, vectors
+from wsopt.emit import ahead, flat, held, kept, quantized, tensor_tiles, threads, vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
@@ -232,7 +232,9 @@ class Operations:
         plan, sources = self.plan, self.writer.sources
         for name in self._vectors if chosen is None else chosen:
             yield from vectors.chosen_places(plan, name)
-            if plan.program.long_rows and plan.vectors[name].of.is_tile:
+            if name in plan.program.held_vectors:
+                yield from held.taken(plan, name, sources[name].name)
+            elif plan.program.long_rows and plan.vectors[name].of.is_tile:
                 yield from self._read_by_threads(name)
             else:
                 yield f"{sources[name].name} = {vectors.load(plan, name)}"
@@ -270,7 +272,7 @@ class Operations:
 
     @property
     def of_tiles(self) -> tuple[str, ...]:
-        """The vectors that are loaded for every tile: not those of whole rows, where it is a part of rows."""
+        """The vectors that are read for every tile: not those of whole rows, where it is a part of rows."""
         return tuple(name for name in self._vectors if name not in self.of_rows)
 
     @property

@@ -29,9 +29,21 @@ def widened(view: View) -> str:
 
 def load_text(vector: ByAddress[Source], index: dict[Role, str], inside: str) -> str:
     """The load of a vector or scalar by address, in the type that is computed with; masked where not `inside`."""
-    view = vector.of.view
-    mask = f", mask={inside}, other={zero(view.dtype)}" if inside else ""
-    return f"gl.load({vector.at(index)}{mask}){widened(view)}"
+    return _as_it_is(vector, index, inside) + widened(vector.of.view)
+
+
+def _as_it_is(vector: ByAddress[Source], index: dict[Role, str], inside: str) -> str:
+    """The same in its own type."""
+    mask = f", mask={inside}, other={zero(vector.of.view.dtype)}" if inside else ""
+    return f"gl.load({vector.at(index)}{mask})"
+
+
+def load_held(plan: KernelPlan, name: str) -> str:
+    """The load of a vector along the columns that all tiles have, in its own type."""
+    vector = plan.vectors[name]
+    ragged = plan.program.whole.extent(Role.COLUMN) != plan.s.columns
+    inside = before_end(plan, "columns") if ragged else ""
+    return _as_it_is(vector, plan.place("rows", _shared(vector, "columns")), inside)
 
 
 def load(plan: KernelPlan, name: str, beyond: float = 0.0) -> str:

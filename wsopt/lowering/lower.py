@@ -14,6 +14,7 @@ from wsopt.frontend.types import End, Region
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import Cut
 from wsopt.lowering.equal_shares import of_products, shares_of
+from wsopt.lowering.held_vectors import held_vectors
 from wsopt.lowering.loop import loop_of
 from wsopt.lowering.phases import element_mix, lane_sums, lazy_rows
 from wsopt.lowering.row_steps import behind_rows, fetched_again, kept_in_l2, part_registers, row_sums
@@ -280,6 +281,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         offsets=region.offsets,
         over_rows_bytes=_over_rows_bytes(region, s, machine),
         turning_bytes=_turning_bytes(region, s, machine),
+        held_vectors=held_vectors(region, s, machine),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.frontend.types import Region
 from wsopt.lowering.cut import Load, Ring, Step, When
+from wsopt.lowering.held_vectors import held_vectors
 from wsopt.lowering.maker import Maker, Part, Steps, part_of
 from wsopt.lowering.phases import (
     row_phase,
@@ -159,8 +160,10 @@ class Rows(Maker):
 
     @property
     def _beside(self) -> tuple[Source, ...]:
-        """The sources besides the tiles that are iterations."""
-        return tuple(source for source in self.region.sources if source not in self.region.tile_sources)
+        """The sources besides the tiles that are iterations, that are read for each of them."""
+        held = held_vectors(self.region, self.s, self.machine)
+        tiles = self.region.tile_sources
+        return tuple(one for one in self.region.sources if one not in tiles and one.name not in held)
 
     def _at_once(self, views: Sequence[View]) -> int:
         """Neighbours that a thread reads or writes by one access, of tensors that no copy takes."""

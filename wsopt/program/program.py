@@ -76,7 +76,8 @@ class TileProgram:
     `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
     model does without, and no schedule is emitted. A `lazy` loop's rows may keep their maximum. Where blocks carry
     reductions over rows, each consumer's warps bring them together through `over_rows_bytes` of shared memory;
-    a tile that threads read or store, and that lies turned, goes through `turning_bytes` of it.
+    a tile that threads read or store, and that lies turned, goes through `turning_bytes` of it. Of the vectors along
+    the columns `held_vectors` stay in the consumers' registers from tile to tile.
     """
 
     region: Any
@@ -115,6 +116,7 @@ class TileProgram:
     offsets: Source | None = None
     over_rows_bytes: int = 0
     turning_bytes: int = 0
+    held_vectors: frozenset[str] = frozenset()
     _by_key: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def op(self, one: OpId) -> TileOp:

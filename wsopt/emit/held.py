@@ -1,0 +1,34 @@
+"""Vectors along the columns that a consumer loads once and keeps, where all of its tiles have the same columns.
+
+They stay in registers as they were loaded, narrow ones packed, and are converted for each tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.vectors import load_held, widened
+
+_STAY = "Vectors that all tiles read are loaded once, and stay in registers."
+
+
+def _name(plan: KernelPlan, name: str) -> str:
+    """The identifier of a vector as it was loaded."""
+    return plan.names(f"held:{name}", f"{plan.vectors[name].of.view.tensor}_loaded")
+
+
+def loaded(plan: KernelPlan) -> Iterator[str]:
+    """The lines before the first tile that load them, behind the end of the kernel before if that may make any."""
+    names = sorted(plan.program.held_vectors)
+    if any(not plan.vectors[name].of.view.constant for name in names):
+        yield "gdc_wait()"
+    if names:
+        yield f"# {_STAY}"
+    for name in names:
+        yield f"{_name(plan, name)} = {load_held(plan, name)}"
+
+
+def taken(plan: KernelPlan, name: str, value: str) -> Iterator[str]:
+    """The line that takes one for a tile, in the type that is computed with."""
+    yield f"{value} = {_name(plan, name)}{widened(plan.vectors[name].of.view)}"
