@@ -20,6 +20,9 @@ CHOICES = {
 ROUNDINGS = {"round_f16": "f16", "round_bf16": "bf16"}
 """The functions that round two elements at a time, by the primitive that they stand for, with their type."""
 
+WIDEN = "widen_bf16"
+"""The function that makes f32 of bf16, two neighbours at a time."""
+
 LARGER = "larger"
 """The function that gives the larger of two numbers, or what is not a number."""
 
@@ -80,6 +83,7 @@ def called(names: Set[str]) -> dict[str, Any]:
         "erf": error_function_of(names),
         "gelu_tail": gelu_tail_of(names),
         "uses_language": bool(names & {"tl", "erf_by_ratio"}),
+        "uses_widen": WIDEN in names,
         "uses_larger": LARGER in names,
         "uses_first_of": FIRST_OF in names,
         "uses_groups": LARGEST_OF_GROUPS in names,

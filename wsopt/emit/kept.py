@@ -7,7 +7,7 @@ that loops over them are written out by the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 
 from wsopt.emit import text
@@ -24,14 +24,16 @@ class Kept(Enum):
     READ = "read"
 
 
-def tile(kept: Kept, name: str, loaded: str, converted: str) -> Iterator[str]:
-    """The lines that make a tile of a part: `loaded` from its slot, or from the registers that keep it."""
+def tile(kept: Kept, name: str, loaded: str, converted: Callable[[str], str]) -> Iterator[str]:
+    """The lines that make a tile of a part: `loaded` from its slot, or from the registers that keep it, and
+    `converted`.
+    """
     if kept is Kept.NOTHING:
-        yield f"{name} = {loaded}{converted}"
+        yield f"{name} = {converted(loaded)}"
         return
     if kept is Kept.FILLED:
         yield f"{_kept(name)} = {_kept(name)} + ({loaded},)"
-    yield f"{name} = {_kept(name)}[part]{converted}"
+    yield f"{name} = {converted(f'{_kept(name)}[part]')}"
 
 
 def filled(body: str, names: list[str]) -> list[str]:

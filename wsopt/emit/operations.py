@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from wsopt.emit import ahead, flat, held, kept, quantized, tensor_tiles, threads, vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
+from wsopt.emit.called import WIDEN
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
 from wsopt.emit.kept import Kept
@@ -16,7 +18,6 @@ from wsopt.emit.slots import step_at
 from wsopt.emit.sums import accumulator_names
 from wsopt.emit.tensors import GLUON, PAIRS_LAYOUT, Box, tile_load, tile_view
 from wsopt.emit.text import environment, of_slot
-from wsopt.emit.vectors import widened
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import KINDS
 from wsopt.program.facts import Member, Product, Read
@@ -37,10 +38,13 @@ def operand_of(source: Source, name: str) -> Operand:
     return Operand(name, source.spans, DType.F32 if dtype.is_float else dtype)
 
 
-def converted(view: View, held: DType) -> str:
-    """The conversion of a tensor's elements to the type in which they are held, as text behind them."""
+def converted(plan: KernelPlan, source: Source, held: DType, loaded: str) -> str:
+    """The expression of a tensor's elements, as they were loaded, in the type in which they are held."""
+    view = source.view
     held_so = view.packing is Packing.FRAGMENTS or view.zero or held is view.dtype is not DType.BOOL
-    return "" if held_so else widened(view)
+    if held_so:
+        return loaded
+    return vectors.of_tile(plan, view, loaded) if source.spans == FULL else loaded + vectors.widened(view)
 
 
 def streamed_operand(plan: KernelPlan, source: Source, name: str, items: Iterable[Item]) -> Operand:
@@ -231,6 +235,7 @@ class Operations:
         """
         plan, sources = self.plan, self.writer.sources
         for name in self._vectors if chosen is None else chosen:
+            self._widens(plan.vectors[name].of)
             yield from vectors.chosen_places(plan, name)
             if name in plan.program.held_vectors:
                 yield from held.taken(plan, name, sources[name].name)
@@ -289,10 +294,16 @@ class Operations:
         tiles = {self.place(tile)[1].view: tile for tile in op.inputs}
         read = (s for s in self.plan.program.streamed if s.name in names and s.view.moved in tiles)
         for name, source in {self.writer.sources[one.name].name: one for one in read}.items():
+            self._widens(source)
             loaded = self._brought(source, tiles[source.view.moved], place)
             held = self.writer.sources[source.name].dtype
-            yield from kept.tile(self.kept, name, loaded, converted(source.view, held))
+            yield from kept.tile(self.kept, name, loaded, partial(converted, self.plan, source, held))
             yield from self._hidden(source.name)
+
+    def _widens(self, source: Source) -> None:
+        """Note the function that makes f32 of a tile's elements, if one does."""
+        if source.spans == FULL and vectors.widens_pairs(self.plan, source.view):
+            self.writer.called.add(WIDEN)
 
     def _brought(self, source: Source, tile: ValueId, place: int) -> str:
         """The expression that brings a tensor's elements of a slot into registers, as they are."""

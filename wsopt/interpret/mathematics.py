@@ -70,6 +70,10 @@ INSTRUCTIONS: dict[str, Callable[..., Array]] = {
 CLOCK = "mov.u32 $0, %clock;"
 """Assembly that reads the lower half of the SM's clock."""
 COPY = "mov.b32 $0, $1;"
+WIDENING = (
+    "{ .reg .b32 low, high; shl.b32 low, $2, 16; and.b32 high, $2, 0xffff0000; "
+    "mov.b32 $0, low; mov.b32 $1, high; }"
+)
 """Assembly that copies a whole number."""
 
 _KEEPING_NAN: dict[str, Callable[..., Array]] = {"max": np.maximum, "min": np.minimum}
@@ -172,14 +176,16 @@ def inline_asm(
     asm: str, constraints: str, args: Any, dtype: DType, is_pure: bool = True, pack: int = 1
 ) -> Any:
     """`gl.inline_asm_elementwise` for one known float32 instruction, a comparison of whole numbers and the choice by
-    it, a rounding of two elements, a block of f32 instructions, or a copy of a whole number; InterpreterError
-    otherwise.
+    it, a rounding or a widening of two elements, a block of f32 instructions, or a copy of a whole number;
+    InterpreterError otherwise.
     """
     if asm == COPY:
         return _copied(args, dtype, is_pure=is_pure)
     rounding = _ROUNDING.match(asm)
     if rounding is not None and int(pack) == 2:
         return _rounded(_ROUNDED[rounding.group(1)], args, dtype)
+    if asm == WIDENING and int(pack) == 2:
+        return _widened(args, dtype)
     choice = _CHOICE.match(asm)
     if choice is not None and choice.group(1) in _COMPARISONS:
         return _chosen(choice.group(1), args, dtype)
@@ -229,6 +235,13 @@ def _chosen(comparison: str, args: Any, dtype: DType) -> Tensor:
     left, right, value, other = (operand(arg, wanted) for arg, wanted in zip(args, types, strict=True))
     data = np.where(_COMPARISONS[comparison](left, right), value, other)
     return Tensor(np.asarray(data, np.float32), dtype, common_layout(tuple(args)))
+
+
+def _widened(args: Any, dtype: DType) -> Tensor:
+    (value,) = args
+    if dtype != FLOAT32 or value.dtype != _ROUNDED["bf16"]:
+        raise InterpreterError("a widening in inline assembly takes bfloat16 to float32")
+    return Tensor(np.asarray(value.data, np.float32), dtype, value.layout)
 
 
 def _rounded(to: DType, args: Any, dtype: DType) -> Tensor:
