@@ -40,11 +40,8 @@ def held_vectors(region: Region, s: Structure, machine: Machine) -> frozenset[st
 
 def _of_all_tiles(region: Region, s: Structure) -> bool:
     """Whether a block goes from tile to tile of whole rows, whose neighbours a thread has."""
-    one_row = (
-        not (region.contractions or region.running or s.flat) and region.extent(Role.COLUMN) <= s.columns
-    )
-    tiles = region.row_tiles
-    return s.persistent and not s.resident and one_row and not (reduces_outer(tiles) or lie_both_ways(tiles))
+    whole, tiles = region.whole_rows and not (region.contractions or s.flat), region.row_tiles
+    return s.persistent and not s.resident and whole and not (reduces_outer(tiles) or lie_both_ways(tiles))
 
 
 def _registers(source: Source, columns: int) -> int:
