@@ -18,6 +18,7 @@ from wsopt.frontend.packing import pack_constants
 from wsopt.frontend.roles import graph_axes
 from wsopt.frontend.row_roles import MOST_HELD
 from wsopt.frontend.scaled_sums import with_scaled_sums
+from wsopt.frontend.shifted_exponents import ShiftedExponents
 from wsopt.frontend.translate import translate
 from wsopt.frontend.types import Region
 from wsopt.frontend.values import Draft
@@ -39,6 +40,7 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (padding.pad_stream, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
     (factors.check_reductions, frozenset({Kind.SCALED})),
     (factors.Reciprocals.of, frozenset({Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
+    (ShiftedExponents.of, frozenset({Kind.LONG_ROWS})),
     (padding.pad_columns, frozenset({Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
     (padding.pad_rows, frozenset({Kind.ROWS})),
     (KeptNans.of, frozenset({Kind.CHAIN, Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
