@@ -1,0 +1,68 @@
+"""The diary's figures of labels, tiles of rows and a long softmax are those of the files that it names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PAGE = " ".join((ROOT / "docs" / "findings.md").read_text(encoding="utf-8").split())
+
+
+def measured(name: str) -> Any:
+    return json.loads((ROOT / "docs" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+BY_HAND = measured("calibration/h200_rows_by_hand")
+
+
+def variant(graph: str, run: int, **wanted: object) -> float:
+    """Microseconds of the kernel of a graph in a run that is as wanted."""
+    rows = (one for one in BY_HAND["variants"] if (one["graph"], one["run"]) == (graph, run))
+    (found,) = (one["us"] for one in rows if wanted.items() <= one.items())
+    return float(found)
+
+
+def step(name: str, graph: str) -> dict[str, float]:
+    return next(one for one in BY_HAND["steps"][name] if one["graph"] == graph)
+
+
+def test_labels_are_addresses() -> None:
+    names = ("ce_32000", "ce_50257", "cross_entropy_128256", "ce_151936")
+    now = [f"{step('labels', name)['us']:.1f}" for name in names]
+    rows = {one["name"]: one for one in measured("rows/h200_flat_by_threads")["rows"]}
+    before = [(rows[name]["kernel_graph"] or rows[name]["kernel"])["median_us"] for name in names]
+    assert f"{now[0]} us over 32,000 columns, {now[1]} over 50,257, {now[2]} over 128,256" in PAGE
+    assert f"{now[3]} over 151,936, where {before[0]:.1f}, {before[1]:.1f}, {before[2]:.1f}" in PAGE
+    assert f"and {before[3]:.1f} were taken" in PAGE
+    assert f"512 rows of 50,257 take {step('labels', 'ce_512_50257')['us']} us" in PAGE
+    assert f"2,048 of them {step('labels', 'ce_2048_50257')['us']}, in eight blocks" in PAGE
+
+
+def test_vectors_that_are_held_and_pairs_of_elements() -> None:
+    cut = {"rows": 1, "consumers": 1, "consumer_warps": 8, "stored_by_threads": True}
+    for graph, columns, told in (
+        ("layer_norm_16384", 16384, "L1: {:.1f} us, and {:.1f} with both in registers"),
+        ("rms_8192", 8192, "one of 8,192 columns {:.1f} and {:.1f} (same file)"),
+    ):
+        loaded, held = (
+            variant(graph, 3, columns=columns, vectors_held=held, **cut) for held in (False, True)
+        )
+        assert held < loaded
+        assert told.format(loaded, held) in PAGE
+    pairs, exponents = step("pairs", "softmax_128256"), step("exponents", "sm50257")
+    assert f"128,256 columns takes {pairs['us']} us for {pairs['before_us']}" in PAGE
+    assert f"50,257 gains by it, {exponents['us']} for {exponents['before_us']})" in PAGE
+    assert f"second pass {step('exponents', 'softmax_128256')['us']} (" in PAGE
+
+
+def test_what_a_long_softmax_does_not_gain_by() -> None:
+    softmax, whole = "softmax_128256", {"columns": 8192, "in_registers": 3, "consumer_warps": 8}
+    fewer = [variant(softmax, 1, retained=count, **whole) for count in (12, 11, 10, 8, 6)]
+    all_parts = variant(softmax, 1, retained=13, **whole)
+    assert f"take {min(fewer):.1f} to {max(fewer):.1f} us for {all_parts:.1f}" in PAGE
+    by_polynomial = [variant(softmax, 4, retained=13, exp2_eighths=n, **whole) for n in (1, 2, 3)]
+    assert f"{min(by_polynomial):.1f} to {max(by_polynomial):.1f}; its sum" in PAGE
+    more = variant(softmax, 2, retained=13, **{**whole, "consumer_warps": 16})
+    assert f"it takes {more:.1f} for {variant(softmax, 2, retained=13, **whole):.1f}, which" in PAGE
