@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from other_compiler import compiled_by
+from row_builds import emitted
+from row_graphs import residual_norm
 
 from wsopt.codegen import CompiledKernel, CompileError, Expectation, compile_kernel, verdict
 
@@ -32,6 +34,12 @@ def test_measures_the_kernel(compiled: CompiledKernel) -> None:
     assert (compiled.stack_bytes, compiled.spill_loads, compiled.spill_stores) == (0, 0, 0)
     assert dict(compiled.sass)["UTMALDG"] == 3
     assert compiled.barriers >= 1
+
+
+def test_pointers_are_multiples_of_16_bytes() -> None:
+    """A warp loads a row's 768 weights of f32 four a thread, as in a launch with tensors, and one scale of the row."""
+    found = dict(compile_kernel(emitted(residual_norm, 4, 1024, 2).source).sass)
+    assert found["LDG"] == 2 * (768 // (32 * 4) + 1)
 
 
 def test_verdict(compiled: CompiledKernel) -> None:
