@@ -37,7 +37,7 @@ def test_measures_the_kernel(compiled: CompiledKernel) -> None:
 
 
 def test_pointers_are_multiples_of_16_bytes() -> None:
-    """A warp loads a row's 768 weights of f32 four a thread, as in a launch with tensors, and one scale of the row."""
+    """A warp loads a row's 768 weights of f32 four a thread, as launches with tensors do, and one scale."""
     found = dict(compile_kernel(emitted(residual_norm, 4, 1024, 2).source).sass)
     assert found["LDG"] == 2 * (768 // (32 * 4) + 1)
 
