@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from wsopt.emit import flat
 from wsopt.emit.plan import KernelPlan
-from wsopt.emit.vectors import NEXT_PART, Part, load_tile, of_tile
+from wsopt.emit.vectors import NEXT_PART, Part, load_tile, widened
 
 
 def _name(plan: KernelPlan, name: str) -> str:
@@ -27,4 +27,4 @@ def begun(plan: KernelPlan, names: Iterable[str]) -> Iterator[str]:
 def taken(plan: KernelPlan, name: str, value: str) -> str:
     """The lines that take a tensor's part as it was read, and read the next one."""
     tile, there = plan.vectors[name], _name(plan, name)
-    return f"{value} = {of_tile(plan, tile.of.view, there)}\n{there} = {load_tile(plan, tile, NEXT_PART)}"
+    return f"{value} = {there}{widened(tile.of.view)}\n{there} = {load_tile(plan, tile, NEXT_PART)}"

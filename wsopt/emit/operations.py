@@ -23,6 +23,7 @@ from wsopt.lowering.cut import KINDS
 from wsopt.program.facts import Member, Product, Read
 from wsopt.program.ids import AGAIN, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
+from wsopt.program.row_layout import tile_layout
 from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
 from wsopt.tensors.statements import Item, Statement
@@ -44,7 +45,17 @@ def converted(plan: KernelPlan, source: Source, held: DType, loaded: str) -> str
     held_so = view.packing is Packing.FRAGMENTS or view.zero or held is view.dtype is not DType.BOOL
     if held_so:
         return loaded
-    return vectors.of_tile(plan, view, loaded) if source.spans == FULL else loaded + vectors.widened(view)
+    return f"{WIDEN}({loaded})" if widens_pairs(plan, source) else loaded + vectors.widened(view)
+
+
+def widens_pairs(plan: KernelPlan, source: Source) -> bool:
+    """Whether a slot's elements are neighbours of bf16, which become f32 two at a time. Of what threads load from
+    device memory it was slower: logarithms of sums over 50,257 columns took 201.5 us, and 191.2 without.
+    """
+    if source.spans != FULL or not plan.loops_over_tiles or source.view.dtype is not DType.BF16:
+        return False
+    s, tiles = plan.s, plan.program.row_tiles
+    return tile_layout(tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine).vector > 1
 
 
 def streamed_operand(plan: KernelPlan, source: Source, name: str, items: Iterable[Item]) -> Operand:
@@ -235,7 +246,6 @@ class Operations:
         """
         plan, sources = self.plan, self.writer.sources
         for name in self._vectors if chosen is None else chosen:
-            self._widens(plan.vectors[name].of)
             yield from vectors.chosen_places(plan, name)
             if name in plan.program.held_vectors:
                 yield from held.taken(plan, name, sources[name].name)
@@ -294,16 +304,11 @@ class Operations:
         tiles = {self.place(tile)[1].view: tile for tile in op.inputs}
         read = (s for s in self.plan.program.streamed if s.name in names and s.view.moved in tiles)
         for name, source in {self.writer.sources[one.name].name: one for one in read}.items():
-            self._widens(source)
+            self.writer.called |= {WIDEN} if widens_pairs(self.plan, source) else set()
             loaded = self._brought(source, tiles[source.view.moved], place)
             held = self.writer.sources[source.name].dtype
             yield from kept.tile(self.kept, name, loaded, partial(converted, self.plan, source, held))
             yield from self._hidden(source.name)
-
-    def _widens(self, source: Source) -> None:
-        """Note the function that makes f32 of a tile's elements, if one does."""
-        if source.spans == FULL and vectors.widens_pairs(self.plan, source.view):
-            self.writer.called.add(WIDEN)
 
     def _brought(self, source: Source, tile: ValueId, place: int) -> str:
         """The expression that brings a tensor's elements of a slot into registers, as they are."""

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 from wsopt.emit import flat, turning
 from wsopt.emit.addresses import ByAddress, places_name
-from wsopt.emit.called import WIDEN
 from wsopt.emit.expressions import number
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe_views import left_out
 from wsopt.emit.retained import PART_COLUMN
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.graph.types import DType
-from wsopt.program.row_layout import tile_layout
 from wsopt.tensors.views import FULL, Chosen, Role, Source, View
 
 
@@ -27,19 +25,6 @@ def widened(view: View) -> str:
     if view.dtype is DType.BOOL:
         return ".to(gl.int1)"
     return f".to({GLUON[DType.F32]})" if view.dtype.is_float and view.dtype is not DType.F32 else ""
-
-
-def widens_pairs(plan: KernelPlan, view: View) -> bool:
-    """Whether a tile's elements are neighbours of bf16, which become f32 two at a time."""
-    if not plan.loops_over_tiles or view.dtype is not DType.BF16:
-        return False
-    s, tiles = plan.s, plan.program.row_tiles
-    return tile_layout(tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine).vector > 1
-
-
-def of_tile(plan: KernelPlan, view: View, loaded: str) -> str:
-    """The expression of a tile's elements in the type that is computed with."""
-    return f"{WIDEN}({loaded})" if widens_pairs(plan, view) else loaded + widened(view)
 
 
 def load_text(vector: ByAddress[Source], index: dict[Role, str], inside: str) -> str:
@@ -67,7 +52,7 @@ def load(plan: KernelPlan, name: str, beyond: float = 0.0) -> str:
     """
     spans = plan.vectors[name].of.spans
     if spans == FULL:
-        return of_tile(plan, plan.vectors[name].of.view, load_tile(plan, plan.vectors[name], beyond=beyond))
+        return load_tile(plan, plan.vectors[name], beyond=beyond) + widened(plan.vectors[name].of.view)
     ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
     along = before_end(plan, "columns") if ragged and Role.COLUMN in spans else ""
     inside = ["rows < row_extent" if Role.ROW in spans else along]
