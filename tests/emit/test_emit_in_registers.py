@@ -101,7 +101,7 @@ def test_the_checker_wants_them_beside_a_ring_and_in_the_row() -> None:
 
 FAULTS = {
     "for part in range(IN_REGISTERS, ROW_PARTS):": "for part in range(IN_REGISTERS + 1, ROW_PARTS):",
-    "x_value = x_value_kept[part]": "x_value = x_value_kept[0]",
+    "x_value = widen_bf16(x_value_kept[part])": "x_value = widen_bf16(x_value_kept[0])",
     "for number in range(ROW_PARTS - IN_REGISTERS):": "for number in range(ROW_PARTS - IN_REGISTERS - 1):",
     "range(2 * ROW_PARTS - RETAINED - IN_REGISTERS)": "range(2 * ROW_PARTS - RETAINED)",
 }

@@ -19,12 +19,10 @@ def _name(plan: KernelPlan, name: str) -> str:
 
 
 def loaded(plan: KernelPlan) -> Iterator[str]:
-    """The lines before the first tile that load them, behind the end of the kernel before if that may make any."""
+    """The lines before the first tile that load them, behind the end of the kernel before, which may make some."""
     names = sorted(plan.program.held_vectors)
-    if any(not plan.vectors[name].of.view.constant for name in names):
-        yield "gdc_wait()"
     if names:
-        yield f"# {_STAY}"
+        yield from ("gdc_wait()", f"# {_STAY}")
     for name in names:
         yield f"{_name(plan, name)} = {load_held(plan, name)}"
 
