@@ -127,7 +127,10 @@ EQUIVALENT = {
         "double-wait": (2, TWICE),
         "swap-argument": (2, MIRROR),
     },
-    "residual_norm": {"double-wait": (2, TWICE)},
+    "residual_norm": {
+        "double-wait": (2, TWICE),
+        "drop-gdc_wait": (1, "The weights are constants, which no kernel before makes."),
+    },
     "weights_and_logsumexp": {"double-wait": (2, TWICE), "swap-argument": (2, MIRROR)},
     "sums": {"double-wait": (2, TWICE), "swap-argument": (1, MIRROR)},
 }
