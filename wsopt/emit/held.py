@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit.plan import KernelPlan
-from wsopt.emit.vectors import load_held, widened
+from wsopt.emit.vectors import load_as_it_is, widened
 
 _STAY = "Vectors that all tiles read are loaded once, and stay in registers."
 
@@ -24,7 +24,7 @@ def loaded(plan: KernelPlan) -> Iterator[str]:
     if names:
         yield from ("gdc_wait()", f"# {_STAY}")
     for name in names:
-        yield f"{_name(plan, name)} = {load_held(plan, name)}"
+        yield f"{_name(plan, name)} = {load_as_it_is(plan, name)}"
 
 
 def taken(plan: KernelPlan, name: str, value: str) -> Iterator[str]:

@@ -38,31 +38,29 @@ def _as_it_is(vector: ByAddress[Source], index: dict[Role, str], inside: str) ->
     return f"gl.load({vector.at(index)}{mask})"
 
 
-def load_held(plan: KernelPlan, name: str) -> str:
-    """The load of a vector along the columns that all tiles have, in its own type."""
-    vector = plan.vectors[name]
-    ragged = plan.program.whole.extent(Role.COLUMN) != plan.s.columns
-    inside = before_end(plan, "columns") if ragged else ""
-    return _as_it_is(vector, plan.place("rows", _shared(vector, "columns")), inside)
-
-
 def load(plan: KernelPlan, name: str, beyond: float = 0.0) -> str:
     """The load of a vector or scalar for a tile that is an iteration, of what the tensor has; or of a whole tile that
     TMA does not take, with that number `beyond` what the tensor has.
     """
-    spans = plan.vectors[name].of.spans
+    return load_as_it_is(plan, name, beyond) + widened(plan.vectors[name].of.view)
+
+
+def load_as_it_is(plan: KernelPlan, name: str, beyond: float = 0.0) -> str:
+    """The same in the tensor's own type."""
+    vector = plan.vectors[name]
+    spans, view = vector.of.spans, vector.of.view
     if spans == FULL:
-        return load_tile(plan, plan.vectors[name], beyond=beyond) + widened(plan.vectors[name].of.view)
+        return load_tile(plan, vector, beyond=beyond)
     ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
     along = before_end(plan, "columns") if ragged and Role.COLUMN in spans else ""
     inside = ["rows < row_extent" if Role.ROW in spans else along]
-    index, view = plan.place("rows", _shared(plan.vectors[name], "columns")), plan.vectors[name].of.view
+    index = plan.place("rows", _shared(vector, "columns"))
     if view.chosen:
         at = _place(plan, view, view.chosen)
         # Beyond 2^31 elements an offset would not fit the type of the indices.
         index |= {Role.ROW: "rows.to(gl.int64)", view.chosen.role: f"{at}.to(gl.int64)"}
         inside = [f"({inside[0]})", *_there(plan, view, at)]
-    return load_text(plan.vectors[name], index, " & ".join(inside))
+    return _as_it_is(vector, index, " & ".join(inside))
 
 
 def _shared(vector: ByAddress[Source], columns: str) -> str:
