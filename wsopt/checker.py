@@ -125,6 +125,8 @@ def _retained(plan: RingPlan, depth: int, program: TileProgram) -> Faults:
         yield f"{retained} parts of rows stay in {plan.name}; rows have {parts}, and two passes keep some"
     if s.in_registers and (not retained or retained + s.in_registers > parts):
         yield f"{s.in_registers} parts of rows stay in registers, {retained} in {plan.name}; rows have {parts}"
+    if s.staggered and not retained:
+        yield f"blocks are staggered, and no part of a row stays in {plan.name} from one pass to the next"
 
 
 def _dynamic(program: TileProgram) -> Faults:

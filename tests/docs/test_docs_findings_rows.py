@@ -74,3 +74,23 @@ def test_what_a_long_softmax_does_not_gain_by() -> None:
     assert f"{min(by_polynomial):.1f} to {max(by_polynomial):.1f}; its sum" in PAGE
     more = variant(softmax, 2, retained=13, **{**whole, "consumer_warps": 16})
     assert f"it takes {more:.1f} for {variant(softmax, 2, retained=13, **whole):.1f}, which" in PAGE
+
+
+def test_blocks_that_begin_one_after_the_other() -> None:
+    rows = measured("calibration/h200_staggered")["variants"]
+    found = {
+        (one["graph"], one["run"], one["consumer_warps"], one["groups"], one["step_us"]): one["us"]
+        for one in rows
+    }
+    softmax = "softmax_128256"
+    together, later = found[softmax, 1, 8, 1, 0], found[softmax, 1, 8, 2, 2]
+    assert f"takes {later:.1f} us for {together:.1f}, its" in PAGE
+    log, shorter = "log_softmax_128256", "sm50257"
+    assert f"logarithm {found[log, 1, 8, 2, 2]:.1f} for {found[log, 1, 8, 1, 0]:.1f}, and" in PAGE
+    assert f"columns {found[shorter, 1, 4, 2, 4]:.1f} for {found[shorter, 1, 4, 1, 0]:.1f} (" in PAGE
+    again = [found[softmax, 3, 8, 2, step] for step in (1, 3, 4, 6)]
+    assert max(again) < 0.98 * found[softmax, 3, 8, 1, 0]
+    assert max(again) < 1.002 * min(again)
+    assert f"beside that: {found[softmax, 1, 16, 2, 4]:.1f}" in PAGE
+    whole = "layer_norm_16384"
+    assert f"16,384 columns {found[whole, 2, 8, 2, 2]:.1f} for {found[whole, 2, 8, 1, 0]:.1f}." in PAGE

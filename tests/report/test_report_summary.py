@@ -44,6 +44,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "atomics": False,
             "flat": False,
             "ahead": False,
+            "staggered": False,
         },
         "ii_cycles": 512,
         "partitions": [

@@ -10,7 +10,7 @@ is in those slots when it has ended.
 
 from __future__ import annotations
 
-from wsopt.emit import dynamic, inputs, pages, records, retained, text
+from wsopt.emit import dynamic, inputs, pages, records, retained, staggered, text
 from wsopt.emit.functions import Function, first_place, function, seen
 from wsopt.emit.instructions import arrive, expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
@@ -43,7 +43,7 @@ def loader(plan: KernelPlan, index: int) -> Function:
     counts = stationary or plan.inputs_by_loader
     begin, end = (["visit = 0"], ["visit += 1"]) if counts else ([], [])
     begin = [*first_step(numbered), *first_slots(counters), *begin, *_first_fills(plan, index), "gdc_wait()"]
-    begin += _other_fills(plan, index)
+    begin += [*staggered.begin(plan), *_other_fills(plan, index)]
     body = write([*_copied_row(plan), *first, *filled, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
     called = {pages.PLACE_OF} if pages.apart(plan) else set[str]()

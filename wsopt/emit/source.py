@@ -173,6 +173,7 @@ def _tiles(plan: KernelPlan) -> dict[str, Any]:
         "ranges": ranges if plan.ranged else None,
         "counts_slots": plan.counts_slots,
         "goes_back": s.retained > 0,
+        "staggered": s.staggered,
         "by_threads": threads.by_threads(plan),
         "flat_loads": plan.s.flat and plan.s.resident,
         "flat_stores": plan.s.flat and any(one.of.by_threads for one in plan.outputs_by_address),

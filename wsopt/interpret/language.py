@@ -13,7 +13,7 @@ from wsopt.interpret import dtypes, layouts, mathematics, mma, pairs, tcgen05
 from wsopt.interpret.agent import Waiting
 from wsopt.interpret.constants import constexpr
 from wsopt.interpret.copies import Tma
-from wsopt.interpret.dtypes import DTYPES, INT32, DType
+from wsopt.interpret.dtypes import DTYPES, INT32, INT64, DType
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.memory import SharedView, allocate, allocation_name
 from wsopt.interpret.pairs import PairView
@@ -68,7 +68,11 @@ def blackwell(machine: Machine) -> dict[str, Any]:
 def dependent_launch(machine: Machine) -> dict[str, Any]:
     """Return the names of programmatic dependent launch, which orders whole kernels."""
     device = Device(machine)
-    return {"gdc_wait": device.dependency_wait, "gdc_launch_dependents": device.launch_dependents}
+    return {
+        "gdc_wait": device.dependency_wait,
+        "gdc_launch_dependents": device.launch_dependents,
+        "globaltimer": device.globaltimer,
+    }
 
 
 def tma(machine: Machine) -> dict[str, Any]:
@@ -218,6 +222,12 @@ class Device:
     def launch_dependents(self) -> None:
         """Let the next kernel start; nothing is ordered by that."""
         self._program.operation()
+
+    def globaltimer(self) -> Tensor:
+        """The timer of the card, on which a microsecond passes with every call."""
+        self._program.operation()
+        self._program.nanoseconds += 1000
+        return Tensor(np.asarray(self._program.nanoseconds), INT64, None)
 
     def dependency_wait(self) -> None:
         """Wait until the kernel launched before has ended, and see all that it wrote."""

@@ -22,7 +22,7 @@ class Program:
 
     `number` counts the programs of the grid; `constants` are tensors whose contents are fixed before the kernel
     launched before ends; `ending` are the lines whose waits ended a product or a store. Of the `blocks` of a cluster
-    each runs every partition.
+    each runs every partition. `nanoseconds` are what its timer shows.
     """
 
     program_id: tuple[int, ...]
@@ -42,6 +42,7 @@ class Program:
     constants: frozenset[str] = frozenset()
     precision: str = ""
     blocks: int = 1
+    nanoseconds: int = 0
     previous: int | None = field(init=False)
 
     def __post_init__(self) -> None:

@@ -135,13 +135,16 @@ def may_be_stored(region: Region) -> bool:
 
 
 def _that_keep(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
-    """The structure with parts of rows that stay from one pass to the next, in the ring alone or in registers too."""
+    """The structure with parts of rows that stay from one pass to the next, in the ring alone or in registers too, of
+    blocks that begin together, or staggered: then one's first pass, which reads, comes while another's second stores.
+    """
     parts, each = -(-region.extent(Role.COLUMN) // s.columns), part_registers(region, s, machine)
     for retained in retained_parts(region, s, machine):
-        yield changed(s, retained=retained)
         more = min(parts - retained, _REGISTERS // max(1, each))
-        if more:
-            yield changed(s, retained=retained, in_registers=more)
+        for kept in (0, more) if more else (0,):
+            one = changed(s, retained=retained, in_registers=kept)
+            yield one
+            yield changed(one, staggered=True)
 
 
 def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int, ...]:

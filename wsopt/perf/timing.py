@@ -58,10 +58,13 @@ class Waves:
     idle: float = 0.0
 
 
+_NOTHING = Line(0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Time:
-    """Cycles of the busiest SM by II, not below `least`: `before`, the norm of `lines` with the exponent `knee`, and
-    `after`. `loop` are those of the loops alone, if they are not the norm itself.
+    """Cycles of the busiest SM by II, not below `least`: `before`, `apart`, the norm of `lines` with the exponent
+    `knee`, and `after`. `loop` are those of the loops alone, if they are not the norm itself.
     """
 
     lines: tuple[Line, ...]
@@ -70,10 +73,12 @@ class Time:
     before: float = 0.0
     after: float = 0.0
     least: float = 0.0
+    apart: Line = _NOTHING
 
     def at(self, ii: float) -> float:
         """Cycles from the first block's start to the last store, whatever the clock."""
-        return self.before + self._norm(max(ii, self.least)) + self.after
+        own = max(ii, self.least)
+        return self.before + self.apart.at(own) + self._norm(own) + self.after
 
     def main(self, ii: float) -> float:
         """Those of these cycles that are spent in loops."""
@@ -139,25 +144,27 @@ def _fixed_parts_of_several_blocks(
 
 def in_rounds(program: TileProgram, machine: Machine) -> Line:
     """Cycles of the SMs' rounds of blocks that each go through the parts of their rows, twice where they are read in
-    two passes. All but the last round have as many blocks as SMs hold, and take their share of the interval. In the
-    last one the parts of a row come one after the other at least, however few blocks there are: a part's reads have
-    to come, and its arithmetic waits for them, or is done meanwhile where they are read ahead.
+    two passes: by II those of all but the last round, which have as many blocks as SMs hold, and beside them what the
+    last one takes at least. There the parts of a row come one after the other, however few blocks there are: a part's
+    reads have to come, and its arithmetic waits for them. Of parts that are read ahead two are on their way at once.
     """
     s, grid = program.structure, program.grid
     if not program.long_rows:
-        return Line(0.0, 0.0)
+        return _NOTHING
     rounds = grid.batch * grid.row_tiles / (machine.sm_count * s.occupancy)
     whole = math.ceil(rounds) - 1
     beside = math.ceil((rounds - whole) * s.occupancy)
     behind = math.fsum(op.issue for op in program.ops if not isinstance(op.counts, Read)) * beside
-    reads = machine.latency.tma_load_dram - _WITHOUT_TMA
-    part = max(reads, behind) if s.ahead else reads + behind
+    part = machine.latency.tma_load_dram + behind
+    if s.ahead:
+        part = max(part / 2, behind)
     return Line(program.tiles / machine.sm_count * whole / rounds, program.row_parts * part)
 
 
-_WITHOUT_TMA = 300
-"""Cycles by which what threads read is there before what TMA copies: 512 rows of 25 parts took 18.6 us, blocks of 7
-an SM 5 % longer than of 8, which are fewer rounds (`docs/calibration/h200_parts_by_threads.json`).
+_ROUNDS_KNEE = 3.0
+"""Exponent of the norm of what the last round's bytes take and what its blocks wait for their reads: 512 rows of 38
+or 75 parts took 73 to 74 us with 8 MB on their way at a time, and 84 to 85 us with 4 MB
+(`docs/calibration/h200_parts_by_threads.json`).
 """
 
 
@@ -204,15 +211,15 @@ def time_of(
     own.
     """
     if program.iteration is Iteration.TILE:
+        if program.structure.resident:
+            return _of_blocks_side_by_side(program, fixed, machine)
         # Device memory is shared by those still at work, an SM's own units are not. Copies come early and late, so
         # that two bounds that are alike add up as a norm.
-        # Of blocks side by side II has that, but for what the parts of a row take one after the other.
         units = fixed.waves * busiest(program, machine, Unit.MEMORY)
-        own = in_rounds(program, machine) if program.structure.resident else Line(0.0, units)
         share = program.tiles / machine.sm_count
-        lines = (Line(share, -share * beyond_memory(program, machine)), own)
-        knee = math.inf if program.structure.resident else machine.copy_knee
-        return Time(lines, None, knee, fixed.start + fixed.fill, fixed.tail)
+        lines = (Line(share, -share * beyond_memory(program, machine)), Line(0.0, units))
+        knee = _STAGGERED_KNEE if program.structure.staggered else machine.copy_knee
+        return Time(lines, None, knee, fixed.start + fixed.fill, fixed.tail, apart=_late(program))
     if program.work is not None:
         work, s = program.work, program.structure
         once = fixed.code + (fixed.start + fixed.fill - fixed.first + fixed.tail if s.persistent else 0.0)
@@ -225,6 +232,32 @@ def time_of(
     assert ramp is not None, "such a ring has ramps"
     loops = _loops(program, fixed, ramp)
     return Time(_of_products(program, fixed, machine, ends, ramp, loops), loops, least=fixed.contended)
+
+
+_STAGGERED_KNEE = 20.0
+"""Exponent of the norm of device memory's time and the SMs' own, where one block's passes over rows come between
+another's: softmaxes and a log-softmax of rows that no SM holds were 1.4 to 2.3 % faster so
+(`docs/calibration/h200_staggered.json`).
+"""
+
+
+def _late(program: TileProgram) -> Line:
+    """Cycles by II that half of the blocks begin later: what they take more, or half of it where others take tiles
+    meanwhile.
+    """
+    return Line(program.late_iterations * (0.5 if program.structure.dynamic else 1.0), 0.0)
+
+
+def _of_blocks_side_by_side(program: TileProgram, fixed: Waves, machine: Machine) -> Time:
+    """The time of blocks of one tile each, of which II has the norm of what they contend for, but not what the parts
+    of the last blocks' rows take one after the other.
+    """
+    rounds = in_rounds(program, machine)
+    last = Line(program.tiles / machine.sm_count - rounds.slope, 0.0)
+    return Time(
+        (last, Line(0.0, rounds.base)), None, _ROUNDS_KNEE, fixed.start + fixed.fill, fixed.tail,
+        apart=Line(rounds.slope, 0.0),
+    )  # fmt: skip
 
 
 def _loops(program: TileProgram, fixed: Waves, ramp: Ramps) -> Line:

@@ -38,6 +38,10 @@ from wsopt.tensors.views import Role, Source, View
 
 _UNBOUNDED, _UNPRICED = Bounds((), 1, 1), EpilogueCost(0, 0, 0, 0, 0, 0)
 _LOOP = object()
+_LATE = 0.25
+"""Of what a block takes for its rows, by how much staggered ones begin later: three graphs whose rows take 15 to 18
+us were fastest with 2 to 4 us, and nearly so with 1 to 6 (`docs/calibration/h200_staggered.json`).
+"""
 """The key of what a program knows of its loop."""
 
 
@@ -193,6 +197,11 @@ class TileProgram:
     def row_parts(self) -> int:
         """Parts of a row that a block goes through, in all passes; of rows that are held whole one."""
         return self.grid.column_tiles * (1 + self.reads_twice) if self.long_rows else 1
+
+    @property
+    def late_iterations(self) -> float:
+        """Iterations by which every other block begins later than its neighbours, if blocks are staggered."""
+        return _LATE * self.row_parts if self.structure.staggered else 0.0
 
     @property
     def row_tiles(self) -> tuple[View, ...]:

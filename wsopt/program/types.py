@@ -75,7 +75,8 @@ class Structure:
     that are not persistent are `resident`: of one tile each, which their threads read and store by address. Rows that
     begin between two places that TMA takes are pieces of one `flat` row to copies, and to threads that read 16 bytes
     at a time; without, threads read them element by element. Where threads read rows in parts, they may do so
-    `ahead`: a part while they compute with the one before.
+    `ahead`: a part while they compute with the one before. `staggered` are blocks of which every other one begins
+    later, so that its passes over rows come between its neighbours'.
     """
 
     rows: int
@@ -108,6 +109,7 @@ class Structure:
     atomics: bool = False
     flat: bool = False
     ahead: bool = False
+    staggered: bool = False
 
     @property
     def blocks(self) -> int:
@@ -190,6 +192,7 @@ class Structure:
             (self.stored_by_threads, "stored by threads"),
             (self.flat, f"{'read' if self.resident else 'copied'} from one flat row"),
             (self.ahead, "read ahead"),
+            (self.staggered, "every other block begins later"),
             (self.copies > 1, f"{self.copies} K-blocks an iteration"),
             (self.tail, f"the last K-block's first {self.tail}"),
             (self.swap, "operands swapped"),
