@@ -10,11 +10,13 @@ from emit_builds import SEEDS, Body, Emitted, build, case, check_shows, graph_of
 from emit_checks import check_machine_code
 from tile_graphs import region_of
 
+from wsopt.codegen.aot import compile_kernel
 from wsopt.frontend.flat_rows import flat_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.lowering.structures import structures
 from wsopt.program.facts import Store
 from wsopt.program.types import Sharing, Structure
+from wsopt.schedule.types import PartitionRole
 
 STEP = 8
 """Elements of bf16 in 16 bytes."""
@@ -84,6 +86,11 @@ CUTS: dict[str, tuple[Body, Structure, int]] = {
     "all of a row stays": (long_norm, structure(4096, retained=6, kept=3), 75),
     "some are copied again": (long_softmax, structure(4096, retained=3), 60),
     "one value a row": (long_logsumexp, structure(4096, stored=False), 60),
+    "parts at run time": (
+        long_softmax,
+        replace(structure(4096, 2, retained=6), dynamic=True, staggered=True),
+        160,
+    ),
 }
 
 
@@ -119,6 +126,15 @@ def test_machine_code_is_what_was_asked_for(name: str) -> None:
 @pytest.mark.slow
 def test_mistakes_are_found(name: str, line: str, wrong: str, times: int) -> None:
     check_shows(emitted(*CUTS[name]), line, wrong, times)
+
+
+@pytest.mark.compiler
+def test_a_loading_warp_that_takes_flat_rows_at_run_time_has_registers_for_it() -> None:
+    made = emitted(*CUTS["parts at run time"])
+    loader = next(p for p in made.verified.schedule.partitions if p.role is PartitionRole.LOADER)
+    assert loader.registers == 40
+    compiled = compile_kernel(made.source)
+    assert (compiled.spill_loads, compiled.spill_stores, compiled.stack_bytes) == (0, 0, 0)
 
 
 def test_the_last_tile_of_a_row_reaches_its_end_wherever_it_begins() -> None:

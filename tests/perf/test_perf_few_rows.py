@@ -8,7 +8,7 @@ from tile_graphs import region_of
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.price import lower
-from wsopt.perf.timing import in_rounds
+from wsopt.perf.row_timing import in_rounds
 from wsopt.program.program import TileProgram
 from wsopt.solve.bound import lower_bound_us
 

@@ -38,9 +38,4 @@ def test_many_rows_are_faster_so(h200: Machine) -> None:
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_few_rows_wait_for_nothing(h200: Machine, dynamic: bool) -> None:
     together, later = both(2 * h200.sm_count, h200, dynamic=dynamic)
-    assert later > 1.02 * together
-
-
-def test_blocks_with_tiles_of_their_own_end_as_much_later(h200: Machine) -> None:
-    (_, taken), (_, own) = (both(4096, h200, dynamic=dynamic) for dynamic in (True, False))
-    assert own > taken
+    assert later > 1.01 * together

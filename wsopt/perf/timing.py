@@ -12,81 +12,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
-from wsopt.perf.contention import busiest, contended_interval, iteration_energy, norm
+from wsopt.perf.contention import contended_interval, iteration_energy, norm
 from wsopt.perf.copies import load_cycles
-from wsopt.perf.effective_ii import Line, Ramps, beyond_memory, ramps
+from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.over_rows import end_cycles
 from wsopt.perf.paths import Paths, chain_of, memory_floors_us, memory_us, paths_of, waves_of
+from wsopt.perf.row_timing import fixed_parts_of_rows, time_of_rows
 from wsopt.perf.splits import counting_cycles
-from wsopt.program.facts import Arithmetic, Read, Rescale
+from wsopt.perf.time import Time, Waves
+from wsopt.program.facts import Arithmetic, Rescale
 from wsopt.program.ids import OpKind
 from wsopt.program.known import of_loop
-from wsopt.program.program import Iteration, TileProgram, Unit, Work
+from wsopt.program.program import Iteration, TileProgram, Work
 from wsopt.program.ranges import live_loops
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import EpilogueBuffers, Prediction
-
-
-@dataclass(frozen=True, slots=True)
-class Waves:
-    """The parts of the time that no schedule of this tile program changes, in cycles.
-
-    `energy` is what an SM takes on the average, in cycles of its tensor core; `contended` is what an iteration
-    takes at least where units and threads wait for one another. `between` is what a tile of such a loop takes
-    beside its epilogue and all iterations but the `first`; `code` is the loops' instructions coming to an SM. Where
-    device memory bounds the loop, the clock of the SMs, and with it the energy, does not count: it is not
-    `clocked`. `floors` are microseconds of the bytes on the paths that all SMs share, in `idle` of which device
-    memory has nothing to do before and behind loops of products.
-    """
-
-    waves: int
-    start: float
-    fill: float
-    tail: float
-    energy: float
-    handover: float
-    between: float = 0.0
-    contended: float = 0.0
-    first: float = 0.0
-    code: float = 0.0
-    clocked: bool = True
-    floors: tuple[float, float] = (0.0, 0.0)
-    idle: float = 0.0
-
-
-_NOTHING = Line(0.0, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Time:
-    """Cycles of the busiest SM by II, not below `least`: `before`, `apart`, the norm of `lines` with the exponent
-    `knee`, and `after`. `loop` are those of the loops alone, if they are not the norm itself.
-    """
-
-    lines: tuple[Line, ...]
-    loop: Line | None = None
-    knee: float = math.inf
-    before: float = 0.0
-    after: float = 0.0
-    least: float = 0.0
-    apart: Line = _NOTHING
-
-    def at(self, ii: float) -> float:
-        """Cycles from the first block's start to the last store, whatever the clock."""
-        own = max(ii, self.least)
-        return self.before + self.apart.at(own) + self._norm(own) + self.after
-
-    def main(self, ii: float) -> float:
-        """Those of these cycles that are spent in loops."""
-        return self._norm(ii) if self.loop is None else self.loop.at(ii)
-
-    def _norm(self, ii: float) -> float:
-        parts = tuple(line.at(ii) for line in self.lines)
-        return max(parts) if self.knee == math.inf else norm(parts, self.knee)
 
 
 def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = None) -> Waves:
@@ -95,16 +37,7 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
     latency, loads = machine.latency, program.of(OpKind.TMA_LOAD)
     floors = memory_floors_us(program, machine, paths)
     if program.iteration is Iteration.TILE:
-        # Device memory is idle until the first bytes are there, and while the last tile is being computed. Bytes
-        # alone do not reach the power limit.
-        if program.structure.resident:
-            return _fixed_parts_of_several_blocks(program, machine, waves, floors)
-        last = sum(op.issue for op in program.ops if op.consumer == 0)
-        start, fill = machine.block_start_cycles, latency.tma_load_dram + last
-        # What threads store has no buffer to come out of.
-        stored = 0.0 if program.structure.stored_by_threads else latency.tma_store
-        tail = stored + end_cycles(program, machine)
-        return Waves(waves, start, fill, tail, 0.0, 0.0, clocked=False, floors=floors)
+        return fixed_parts_of_rows(program, machine, waves, floors)
     several = program.structure.loops_an_sm
     fill, first = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads) * several, 0
     if program.work is not None:  # the tiles that a block holds, and the way to the first result
@@ -128,44 +61,6 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
         floors=floors,
         idle=paths.idle_us if program.demand is not None else 0.0,
     )
-
-
-def _fixed_parts_of_several_blocks(
-    program: TileProgram, machine: Machine, waves: int, floors: tuple[float, float]
-) -> Waves:
-    """The fixed parts where an SM has several blocks of one tile each. Blocks begin while the kernel before ends, so
-    that no time passes before the first reads. At the end device memory is idle while an SM's last blocks do what
-    follows their reads.
-    """
-    _, *behind = (op.issue for op in program.ops)
-    last = program.structure.occupancy * sum(behind)
-    return Waves(waves, 0.0, machine.latency.tma_load_dram, last, 0.0, 0.0, clocked=False, floors=floors)
-
-
-def in_rounds(program: TileProgram, machine: Machine) -> Line:
-    """Cycles of the SMs' rounds of blocks that each go through the parts of their rows, twice where they are read in
-    two passes: by II those of all but the last round, which have as many blocks as SMs hold, and beside them what the
-    last one takes at least. There the parts of a row come one after the other, however few blocks there are: a part's
-    reads have to come, and its arithmetic waits for them. Of parts that are read ahead two are on their way at once.
-    """
-    s, grid = program.structure, program.grid
-    if not program.long_rows:
-        return _NOTHING
-    rounds = grid.batch * grid.row_tiles / (machine.sm_count * s.occupancy)
-    whole = math.ceil(rounds) - 1
-    beside = math.ceil((rounds - whole) * s.occupancy)
-    behind = math.fsum(op.issue for op in program.ops if not isinstance(op.counts, Read)) * beside
-    part = machine.latency.tma_load_dram + behind
-    if s.ahead:
-        part = max(part / 2, behind)
-    return Line(program.tiles / machine.sm_count * whole / rounds, program.row_parts * part)
-
-
-_ROUNDS_KNEE = 3.0
-"""Exponent of the norm of what the last round's bytes take and what its blocks wait for their reads: 512 rows of 38
-or 75 parts took 73 to 74 us with 8 MB on their way at a time, and 84 to 85 us with 4 MB
-(`docs/calibration/h200_parts_by_threads.json`).
-"""
 
 
 @of_loop
@@ -211,15 +106,7 @@ def time_of(
     own.
     """
     if program.iteration is Iteration.TILE:
-        if program.structure.resident:
-            return _of_blocks_side_by_side(program, fixed, machine)
-        # Device memory is shared by those still at work, an SM's own units are not. Copies come early and late, so
-        # that two bounds that are alike add up as a norm.
-        units = fixed.waves * busiest(program, machine, Unit.MEMORY)
-        share = program.tiles / machine.sm_count
-        lines = (Line(share, -share * beyond_memory(program, machine)), Line(0.0, units))
-        knee = _STAGGERED_KNEE if program.structure.staggered else machine.copy_knee
-        return Time(lines, None, knee, fixed.start + fixed.fill, fixed.tail, apart=_late(program))
+        return time_of_rows(program, fixed, machine)
     if program.work is not None:
         work, s = program.work, program.structure
         once = fixed.code + (fixed.start + fixed.fill - fixed.first + fixed.tail if s.persistent else 0.0)
@@ -232,32 +119,6 @@ def time_of(
     assert ramp is not None, "such a ring has ramps"
     loops = _loops(program, fixed, ramp)
     return Time(_of_products(program, fixed, machine, ends, ramp, loops), loops, least=fixed.contended)
-
-
-_STAGGERED_KNEE = 20.0
-"""Exponent of the norm of device memory's time and the SMs' own, where one block's passes over rows come between
-another's: softmaxes and a log-softmax of rows that no SM holds were 1.4 to 2.3 % faster so
-(`docs/calibration/h200_staggered.json`).
-"""
-
-
-def _late(program: TileProgram) -> Line:
-    """Cycles by II that half of the blocks begin later: what they take more, or half of it where others take tiles
-    meanwhile.
-    """
-    return Line(program.late_iterations * (0.5 if program.structure.dynamic else 1.0), 0.0)
-
-
-def _of_blocks_side_by_side(program: TileProgram, fixed: Waves, machine: Machine) -> Time:
-    """The time of blocks of one tile each, of which II has the norm of what they contend for, but not what the parts
-    of the last blocks' rows take one after the other.
-    """
-    rounds = in_rounds(program, machine)
-    last = Line(program.tiles / machine.sm_count - rounds.slope, 0.0)
-    return Time(
-        (last, Line(0.0, rounds.base)), None, _ROUNDS_KNEE, fixed.start + fixed.fill, fixed.tail,
-        apart=Line(rounds.slope, 0.0),
-    )  # fmt: skip
 
 
 def _loops(program: TileProgram, fixed: Waves, ramp: Ramps) -> Line:

@@ -42,7 +42,9 @@ HELPER_REGISTERS = 24
 
 PAIRED_REGISTERS = 72
 COUNTING_REGISTERS = 40
-"""Of a warp that counts the K-blocks of all tiles besides, many tiles at a time."""
+"""Of a warp that counts the K-blocks of all tiles besides, many tiles at a time, or that takes tiles of flat rows at
+run time: with 24 it spills 5 to 11 loads (Triton 3.6 and 3.9).
+"""
 
 PAGES_REGISTERS = 56
 """Of a warp that copies several pages a K-block: with 40 registers and eight pages ptxas spills, with 56 it does not
@@ -77,7 +79,8 @@ def helper_registers(structure: Structure) -> int:
     """Registers a thread of warps that start copies, products or stores."""
     if structure.paired:
         return PAIRED_REGISTERS
-    return COUNTING_REGISTERS if structure.shares else HELPER_REGISTERS
+    counts = structure.shares or (structure.dynamic and structure.flat)
+    return COUNTING_REGISTERS if counts else HELPER_REGISTERS
 
 
 def helpers_registers(program: TileProgram, machine: Machine) -> int:

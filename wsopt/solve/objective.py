@@ -14,6 +14,7 @@ from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval, ring_bound
 from wsopt.perf.effective_ii import Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
+from wsopt.perf.time import Waves
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.schedule import memory
 from wsopt.solve.bound import buffers_with_ends, depths, max_depths
@@ -42,7 +43,7 @@ def time(m: Model) -> None:
 
 
 def _lines(
-    program: TileProgram, machine: Machine, fixed: timing.Waves, ends: Epilogues, ramp: Ramps | None
+    program: TileProgram, machine: Machine, fixed: Waves, ends: Epilogues, ramp: Ramps | None
 ) -> list[tuple[int, int]]:
     """Slope, by an interval in units, and base of each line of the time.
 
@@ -100,7 +101,7 @@ def _shallowest(program: TileProgram, machine: Machine) -> Iterator[tuple[int, .
             yield tuple(least)
 
 
-def _interval(m: Model, fixed: timing.Waves) -> cp_model.IntVar:
+def _interval(m: Model, fixed: Waves) -> cp_model.IntVar:
     """Effective II: II, or longer where units, threads and rings wait for one another."""
     depths = [[int(ring == name) * slots for name in m.depth] for ring, slots in m.slots]
     contended = [m.t(contended_interval(m.program, m.machine, depth)) for depth in depths]

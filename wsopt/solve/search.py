@@ -338,14 +338,16 @@ def runner_up(verified: VerifiedSchedule, certificate: Certificate) -> VerifiedS
 def live_set(program: TileProgram) -> Structure:
     """Key of a structure's register demand: structures with equal keys spill alike.
 
-    Rasterization order, the memory of operands, and the share of exp2, whose polynomial has three temporaries, are
-    left out, and where arithmetic waits for products the epilogue's subtiles, else the depth. Of blocks side by side
-    a thread has as many elements whatever the shape of their tile.
+    Rasterization order, the memory of operands, when blocks begin, and the share of exp2, whose polynomial has three
+    temporaries, are left out, and where arithmetic waits for products the epilogue's subtiles, else the depth. Of
+    blocks side by side a thread has as many elements whatever the shape of their tile.
     """
     own = program.structure
     if own.resident:
         return replace(own, rows=own.rows * own.columns, columns=1)
-    structure = replace(own, group=0, persistent=True, exp2_eighths=0, operands=Operands.REGISTERS)
+    structure = replace(
+        own, group=0, persistent=True, exp2_eighths=0, operands=Operands.REGISTERS, staggered=False
+    )
     return replace(structure, subtiles=1) if program.computes_with_products else replace(structure, depth=0)
 
 
