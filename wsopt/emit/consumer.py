@@ -19,6 +19,7 @@ from wsopt.emit import (
     kept,
     over_rows,
     records,
+    reductions,
     resident,
     retained,
     splits,
@@ -243,14 +244,14 @@ class Consumer:
         if plan.values_apart:
             return [
                 *lines,
-                *operations.writer.starts(),
+                *reductions.starts(operations.writer),
                 *tensor_values.cleared(operations),
                 *operations.vectors(),
             ]
         made = [v.id.subject for v in plan.program.values if v.consumer == 0 and v.id.kind is ValueKind.VALUE]
         results = [name for name in made if name in operations.writer.results]
         lines += [zero(plan.value(name), "TILE_DEPTH", layout) for name in results]
-        lines += operations.writer.starts(older_values(operations) if plan.ranged else ())
+        lines += reductions.starts(operations.writer, older_values(operations) if plan.ranged else ())
         if plan.ranged or plan.program.adds_partials:
             for name in plan.sums:
                 lines += self._cleared(accumulator_names(plan.s, name))
@@ -259,7 +260,7 @@ class Consumer:
     def _row_starts(self) -> Iterator[str]:
         """Lines before the parts of rows that no SM holds: what all parts read, and initial values."""
         yield from self.operations.vectors(self.operations.of_rows)
-        yield from self.operations.writer.starts()
+        yield from reductions.starts(self.operations.writer)
 
     @property
     def _rows(self) -> str:

@@ -6,14 +6,15 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from wsopt.emit import ahead, flat, held, kept, quantized, tensor_tiles, threads, vectors
-from wsopt.emit.arithmetic import ROW, Age, Arithmetic
+from wsopt.emit import ahead, flat, held, kept, quantized, row_ends, tensor_tiles, threads, vectors
+from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.called import WIDEN
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
 from wsopt.emit.kept import Kept
 from wsopt.emit.plan import KernelPlan, loop_name
 from wsopt.emit.rings import Ring
+from wsopt.emit.scope import ROW, Age
 from wsopt.emit.slots import step_at
 from wsopt.emit.sums import accumulator_names
 from wsopt.emit.tensors import GLUON, PAIRS_LAYOUT, Box, tile_load, tile_view
@@ -260,7 +261,7 @@ class Operations:
         if self.plan.s.ahead:
             yield ahead.taken(self.plan, name, own.name)
         else:
-            yield f"{own.name} = {vectors.load(self.plan, name, self.writer.beyond(name) or 0.0)}"
+            yield f"{own.name} = {vectors.load(self.plan, name, row_ends.beyond(self.writer, name) or 0.0)}"
         if tile.of.view.flat:
             yield flat.rest(tile, own.name)
             yield from self._hidden(name)
@@ -270,7 +271,7 @@ class Operations:
         pass nothing is stored that lies beyond the row's ends.
         """
         own = self.writer.sources[name]
-        if not (self.again or self.writer.keeps_to_rows(name)):
+        if not (self.again or row_ends.keeps_to_rows(self.writer, name)):
             yield from flat.hidden(self.plan, own.name, own.dtype, self.writer.ends)
 
     @property

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from wsopt.emit import flat, threads, vectors
-from wsopt.emit.arithmetic import ROW, Arithmetic
+from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Loop
 from wsopt.emit.kept import Kept
 from wsopt.emit.operations import Operations, after_name, sources
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.scope import ROW
 from wsopt.emit.stores import store_by_address
 from wsopt.emit.unroll import unrolled
 from wsopt.graph.types import DType
