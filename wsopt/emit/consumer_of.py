@@ -7,7 +7,8 @@ from dataclasses import replace
 from wsopt.emit import tensor_values
 from wsopt.emit.consumer import Consumer, Stretch
 from wsopt.emit.instructions import Loop
-from wsopt.emit.operations import Operations, operations_of
+from wsopt.emit.operations import Operations
+from wsopt.emit.operations_of import operations_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.row_passes import loops_over_rows
 from wsopt.emit.unroll import unrolled

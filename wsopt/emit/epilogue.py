@@ -11,7 +11,7 @@ from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
 from wsopt.emit.instructions import arrive, expect, tma_load, wait, when
 from wsopt.emit.names import Names
-from wsopt.emit.operations import operand_of
+from wsopt.emit.operands import operand_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.scope import ROW
 from wsopt.emit.segments import ragged_store, stored_row

@@ -19,8 +19,8 @@ from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
 from wsopt.emit.instructions import when
 from wsopt.emit.integers import ceil_divide, named
-from wsopt.emit.operations import operand_of
-from wsopt.emit.plan import KernelPlan, loop_name
+from wsopt.emit.operands import loop_name, operand_of
+from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import Workspace
 from wsopt.emit.splits import PARAMETERS
 from wsopt.emit.tensors import GLUON

@@ -14,7 +14,8 @@ from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Loop
 from wsopt.emit.kept import Kept
-from wsopt.emit.operations import Operations, after_name, sources
+from wsopt.emit.operands import after_name, sources
+from wsopt.emit.operations import Operations
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.scope import ROW
 from wsopt.emit.stores import store_by_address
