@@ -58,6 +58,11 @@ def columns(plan: KernelPlan, within: str) -> str:
     return f"(column + {within}) & {_BEYOND}" if plan.s.flat else f"column + {within}"
 
 
+def numbered(plan: KernelPlan) -> str:
+    """The line with the numbers of a tile's columns, of which the first is known."""
+    return f"columns = {columns(plan, tile_columns(plan))}"
+
+
 def first_column(plan: KernelPlan) -> str:
     """The first column of a part of rows that are not held whole."""
     return f"{PART_COLUMN} - {SHIFT}" if plan.s.flat else PART_COLUMN

@@ -61,7 +61,7 @@ def _fed(products: Iterable[TileOp]) -> dict[str, int]:
 
 
 def _known(plan: KernelPlan) -> dict[str, Operand]:
-    """The operands that the loop's items find: tensors, and values of whole rows that a second pass over them reads."""
+    """The operands that the loop's items find: tensors, and values of whole rows for a second pass over them."""
     program = plan.program
     known = sources(plan, plan.items, {output.value for output in program.after.outputs})
     if program.long_rows:
