@@ -1,8 +1,9 @@
 """Rows that are pieces of one flat row: where a piece begins, what of it is the tile's row, its load and its store.
 
-A row begins `shift` elements behind the place at which a piece begins, and the numbers of the columns follow from
-there. Those in front of the row's first are made larger than any, so that what keeps to a row's end keeps to its
-beginning as well. Threads store whole runs of 16 bytes at once, and what is left at the row's ends by element.
+A row begins `shift` elements behind the place at which its first piece begins; columns are numbered from the row's
+beginning. Elements of the piece in front of it get a number beyond every row, so that the comparison which leaves out
+what lies behind a row's end leaves out these too. Threads store whole runs of 16 bytes at once, and the rest at
+either end of the row one by one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operands, results and text of the operations of a consumer's loop."""
+"""The operations of a consumer's loop as text: products with their operands, tiles and vectors read, arithmetic."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What blocks do before their tile, and behind it, where an SM has several of them: they begin, and let others begin.
+"""Start and end of blocks that have one tile each: the kernel before is waited for, and the next one is let in.
 
-Blocks that go through many parts of a row are few: where the next kernel's take what room they leave, those lie
-unevenly on the SMs, and a cross-entropy of 512 rows over 151,936 columns took 98 us where it takes 75
-(`docs/calibration/h200_parts_by_threads.json`).
+Blocks that go through many parts of a row are few, and leave room on SMs. If the next kernel's blocks are let into
+that room early, they lie unevenly on the SMs: a cross-entropy of 512 rows over 151,936 columns took 98 us so where it
+takes 75 (`docs/calibration/h200_parts_by_threads.json`).
 """
 
 from __future__ import annotations

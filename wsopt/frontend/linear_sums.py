@@ -1,12 +1,11 @@
-"""Sums of rows that no SM holds, of differences to a value of the row that is complete only behind them, as sums of
-the elements alone.
+"""Sums along long rows of x - c, with c a row's value, as the sum of x less a multiple of c.
 
-A loss of smoothed labels sums up x less the logarithm of the sum of exponentials of the row. Part by part that is not
-known yet, but what is subtracted is the same for all elements, so it may be subtracted from their sum: as often as
-there are elements, or times the sum of what each is weighted with. That only takes sums in another order.
+A loss of smoothed labels sums up x - c with the logarithm c of the row's sum of exponentials. While a row that no SM
+holds is read part by part, c is not known yet; but it is the same for all elements, so it may be subtracted from
+their sum, times the number of elements, or times the sum of their weights. That only takes sums in another order.
 
-A difference to a mean stays as it is, for a variance of numbers far from zero would lose them. What depends on the
-row's maximum is as large as its elements are.
+A difference to a mean stays as it is: the variance of numbers far from zero would lose its digits. A c that depends
+on the row's maximum is as large as the row's elements, and loses none.
 """
 
 from __future__ import annotations

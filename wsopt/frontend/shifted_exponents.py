@@ -37,7 +37,7 @@ class ShiftedExponents(Rewriter):
         return None
 
     def _is_sum(self, term: Term) -> bool:
-        """Whether a row's value is a sum of exponentials, maybe with 1 in place of a zero: then it has a logarithm."""
+        """Whether a row's value is a sum of exponentials, or 1 where that is zero: it has a logarithm."""
         pool = self.pool
         match pool.match(term, "where"), pool.match(term, "reduce_sum"):
             case (_, 1.0, chosen), _:
