@@ -165,7 +165,7 @@ def _parameters(plan: KernelPlan) -> tuple[str, ...]:
 
 
 def _arguments(plan: KernelPlan) -> Iterator[str]:
-    """The arguments of its call: where tiles have some of the columns, the workspace begins at the block's own place."""
+    """The arguments of its call; a block whose tiles have some of the columns has a part of the workspace."""
     own = dict(zip(PARAMETERS, ("first_place", "first_counter"), strict=True)) if plan.columns else {}
     return (own.get(name, name) for name in _parameters(plan))
 
