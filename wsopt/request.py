@@ -1,5 +1,6 @@
-"""What is asked of a graph's build, which options go together, and the build that answers it: one kernel, several, or
-what was measured.
+"""A request for a build: its options, which of them go together, and the build that answers it.
+
+That is one kernel, several, or what measurements chose.
 """
 
 from __future__ import annotations

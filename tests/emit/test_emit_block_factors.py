@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from emit_builds import Body, Emitted, build, case, graph_of, h200, small_case, structure
+from emit_builds import Body, case, graph_of, h200, kernels_of, small_case, structure
 from other_compiler import compiled_by
 
 from wsopt.codegen.aot import compile_kernel
@@ -80,12 +79,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "constant rows": (_constant_rows, DEEP),
     "channels": (_channels, DEEP),
 }
-
-
-@functools.cache
-def made(name: str) -> Emitted:
-    body, chosen = CASES[name]
-    return build(graph_of(body), chosen)
+made = kernels_of(CASES)
 
 
 @pytest.mark.slow

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
-from emit_builds import MARGIN, Body, Emitted, build, case, graph_of, h200
+from emit_builds import MARGIN, Body, case, graph_of, h200, kernels_of
 from emit_checks import check_machine_code
 from other_compiler import compiled_by
 from row_builds import structure
@@ -118,12 +116,7 @@ COMPILED = (
     "two bytes", "four bytes", "one byte", "stored both ways", "beside at any width", "both at any width",
     "blocks at any width", "softmax",
 )  # fmt: skip
-
-
-@functools.cache
-def made(name: str) -> Emitted:
-    body, cut = CASES[name]
-    return build(graph_of(body), cut)
+made = kernels_of(CASES)
 
 
 @pytest.mark.slow

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 
 import pytest
-from emit_builds import Body, Emitted, build, case, graph_of
+from emit_builds import Body, case, graph_of, kernels_of
 from emit_checks import check_calls_every_function, check_products, check_products_elsewhere
 from test_emit_k_blocks import attention, structure
 
@@ -65,12 +64,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "nothing bounds them": (weighted, split(4)),
     "values of rows": (with_sums, split(4, consumers=2)),
 }
-
-
-@functools.cache
-def emitted(name: str) -> Emitted:
-    body, s = CASES[name]
-    return build(graph_of(body), s)
+emitted = kernels_of(CASES)
 
 
 @pytest.mark.slow

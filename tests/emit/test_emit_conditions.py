@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
-from emit_builds import Body, Emitted, build, check_computes, check_shows, graph_of, structure
+from emit_builds import Body, check_computes, check_shows, kernels_of, structure
 
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.program.types import Sharing, Structure
@@ -38,12 +36,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "both": (both, rows(4, 512)),
     "largest": (largest, rows(4, 512)),
 }
-
-
-@functools.cache
-def emitted(name: str) -> Emitted:
-    body, s = CASES[name]
-    return build(graph_of(body), s)
+emitted = kernels_of(CASES)
 
 
 @pytest.mark.slow

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
-from emit_builds import Body, Emitted, build, graph_of, structure
+from emit_builds import Body, kernels_of, structure
 from other_compiler import compiled_by
 
 from wsopt.codegen import compile_kernel
@@ -34,12 +32,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "ping-pong": (product(), structure(64, 16, 2, ping_pong=True)),
     "split": (product(deep=512), structure(64, 64, splits=2)),
 }
-
-
-@functools.cache
-def made(name: str) -> Emitted:
-    body, cut = CASES[name]
-    return build(graph_of(body), cut)
+made = kernels_of(CASES)
 
 
 @pytest.mark.slow

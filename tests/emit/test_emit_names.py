@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from emit_builds import build, graph_of, small_case, structure
+from golden_kernels import emitted
 
 from wsopt.graph.builder import GraphBuilder, Symbol
 
@@ -55,3 +56,10 @@ def test_names_of_two_products(names: str) -> None:
 
     kernel = build(graph_of(body), structure(subtiles=2))
     assert small_case(kernel).fault(kernel.source, 2) is None
+
+
+def test_held_vectors_have_an_ending_that_means_nothing_else() -> None:
+    source = emitted("streamed_rows").source
+    for name in ("weight", "bias"):
+        assert f"{name}_raw = gl.load({name}_ptr + columns" in source
+        assert f"{name}_value = {name}_raw.to(gl.float32)" in source

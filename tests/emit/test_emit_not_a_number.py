@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import over_rows_graphs
 import pytest
-from emit_builds import Body, Emitted, build, graph_of
+from emit_builds import Body, graph_of, kernels_of
 from emit_builds import structure as of_products
 from emit_checks import check_machine_code
 from row_builds import structure as of_rows
@@ -60,12 +60,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "scores": (of_scores, of_values(64, 64)),
     "scores in parts": (of_scores, split(4)),
 }
-
-
-@functools.cache
-def emitted(name: str) -> Emitted:
-    body, structure = CASES[name]
-    return build(graph_of(body), structure)
+emitted = kernels_of(CASES)
 
 
 @pytest.mark.slow

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
 import pytest
-from emit_builds import MARGIN, Body, Emitted, build, case, graph_of, h200
+from emit_builds import MARGIN, Body, build, case, graph_of, h200, kernels_of
 from emit_checks import check_machine_code
 from other_compiler import compiled_by
 from row_builds import structure
@@ -63,12 +62,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "parts": (softmax((5000, 72), 0), structure(16, 256, 2)),
     "logarithm of a sum": (logsumexp, structure(16, 256, 2)),
 }
-
-
-@functools.cache
-def made(name: str) -> Emitted:
-    body, cut = CASES[name]
-    return build(graph_of(body), cut)
+made = kernels_of(CASES)
 
 
 @pytest.mark.slow

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-
 import emit_builds as builds
 import pytest
-from emit_builds import SEEDS, Emitted, build, graph_of, small_case, structure
+from emit_builds import SEEDS, kernels_of, small_case, structure
 from emit_checks import check_products
 
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -44,12 +42,7 @@ CASES = {
     "promoted": (builds.scaled, structure(192, 128, 2, subtiles=3)),
     "cast in registers": (cast_weights, cut()),
 }
-
-
-@functools.cache
-def emitted(name: str) -> Emitted:
-    body, s = CASES[name]
-    return build(graph_of(body), s)
+emitted = kernels_of(CASES)
 
 
 @pytest.mark.slow

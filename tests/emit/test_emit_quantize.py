@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from emit_builds import Body, Emitted, build, case, graph_of
+from emit_builds import Body, case, kernels_of
 from other_compiler import compiled_by
 
 from wsopt.codegen.aot import compile_kernel
@@ -98,12 +97,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "rows of a product": (_product, PRODUCT),
     "groups of a product": (_groups_of_product, PRODUCT),
 }
-
-
-@functools.cache
-def made(name: str) -> Emitted:
-    body, chosen = CASES[name]
-    return build(graph_of(body), chosen)
+made = kernels_of(CASES)
 
 
 @pytest.mark.slow

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 
 import pytest
-from emit_builds import Body, Emitted, build, case, check_computes, check_shows, graph_of, small_case
+from emit_builds import (
+    Body,
+    case,
+    check_computes,
+    check_shows,
+    graph_of,
+    kernels_of,
+    small_case,
+)
 from emit_mutants import Place, survivors
 
 from wsopt.checker import verify
@@ -116,12 +123,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "one colour": (one_colour, cut(4, 256)),
     "surrounded": (surrounded, cut(4, 256, 2)),
 }
-
-
-@functools.cache
-def emitted(name: str) -> Emitted:
-    body, structure = CASES[name]
-    return build(graph_of(body), structure)
+emitted = kernels_of(CASES)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import test_emit_combined as combined
 import test_emit_lengths as lengths
-from emit_builds import Body, Case, Emitted, build, case, graph_of
+from emit_builds import Body, Case, case, graph_of, kernels_of
 from emit_checks import check_calls_every_function, check_products, check_products_elsewhere
 
 from wsopt.emit.integers import PYTHON
@@ -58,12 +58,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
         shared(consumers=2),
     ),
 }
-
-
-@functools.cache
-def emitted(name: str) -> Emitted:
-    body, s = CASES[name]
-    return build(graph_of(body), s)
+emitted = kernels_of(CASES)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 
 import numpy as np
@@ -10,13 +9,13 @@ import pytest
 from emit_builds import (
     SEEDS,
     Body,
-    Emitted,
     build,
     case,
     check_computes,
     check_shows,
     graph_of,
     h200,
+    kernels_of,
     structure,
 )
 from emit_checks import check_machine_code
@@ -139,10 +138,7 @@ def test_its_launcher_takes_no_other_extents() -> None:
     assert text.replace("600", "512") == source
 
 
-@functools.cache
-def made(name: str) -> Emitted:
-    body, cut = CASES[name]
-    return build(graph_of(body), cut, 128)
+made = kernels_of(CASES, kib=128)
 
 
 @pytest.mark.slow

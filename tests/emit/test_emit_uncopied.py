@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
 import pytest
-from emit_builds import Body, Emitted, build, case, check_computes, check_shows, graph_of
+from emit_builds import Body, case, check_computes, check_shows, kernels_of
 
 from wsopt.codegen import compile_kernel
 from wsopt.errors import CheckError
@@ -101,12 +100,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "stored as they are": (stored_as_they_are, cut(4, 32)),
     "moved in": (moved_in, cut(4, 256)),
 }
-
-
-@functools.cache
-def emitted(name: str) -> Emitted:
-    body, structure = CASES[name]
-    return build(graph_of(body), structure)
+emitted = kernels_of(CASES)
 
 
 @pytest.mark.slow

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
-from emit_builds import Body, Emitted, build, check_computes, check_shows, graph_of
+from emit_builds import Body, check_computes, check_shows, kernels_of
 
 from wsopt.codegen import compile_kernel
 from wsopt.codegen.oracle import verdict
@@ -81,12 +79,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "farthest": (farthest, cut(2, 1024)),
     "long softmax": (long_softmax, cut(1, 2048)),
 }
-
-
-@functools.cache
-def emitted(name: str) -> Emitted:
-    body, structure = CASES[name]
-    return build(graph_of(body), structure)
+emitted = kernels_of(CASES)
 
 
 @pytest.mark.slow

@@ -50,6 +50,29 @@ def test_what_is_divided_by_another_value_stays_a_product() -> None:
     assert stored(body).count("mul") == 2
 
 
+def of_a_rows_value(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """An exponential of one value a row, from which nothing is subtracted, divided by the sum of the row's."""
+    x, v = g.input("x", (ROWS, LENGTH), "bf16"), g.input("v", (ROWS, 1), "f32")
+    apart = g.sub(x, g.reduce_max(x, axis=1, keepdims=True))
+    inverse = g.div(1.0, g.reduce_sum(g.exp(apart), axis=1, keepdims=True))
+    return (
+        g.cast(g.mul(g.exp(v), inverse), dtype="bf16", name="y"),
+        g.cast(g.mul(x, inverse), dtype="bf16", name="z"),
+    )
+
+
+def test_an_exponential_of_no_difference_stays_a_product() -> None:
+    region = region_of(of_a_rows_value)
+    parts = region.in_parts or region
+    assert "log2" not in {one.primitive for one in parts.statements if isinstance(one, Statement)}
+
+
+@pytest.mark.slow
+def test_an_exponential_of_a_rows_value_is_what_the_graph_means() -> None:
+    made = emitted(of_a_rows_value, 1, 4096, 2)
+    assert case(made.graph).fault(made.source, SEEDS) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_it_computes_what_the_graph_means(dtype: str) -> None:

@@ -110,6 +110,17 @@ def build(graph: Graph, s: Structure, kib: int = 227) -> Emitted:
     return Emitted(graph, verified, emit(verified))
 
 
+def kernels_of(cases: Mapping[str, tuple[Body, Structure]], kib: int = 227) -> Callable[[str], Emitted]:
+    """What gives the kernel of a test file's case by its name, each made once."""
+
+    @functools.cache
+    def emitted(name: str) -> Emitted:
+        body, s = cases[name]
+        return build(graph_of(body), s, kib)
+
+    return emitted
+
+
 def lets_the_next_kernel_in_last(source: str) -> bool:
     """Whether `gdc_launch_dependents` stands once in a kernel: as the loader's last statement, after its copies."""
     functions = {item.name: item for item in ast.parse(source).body if isinstance(item, ast.FunctionDef)}

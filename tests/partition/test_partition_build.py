@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from dask_cluster import running
+from own_process import cache_in, status_of
 from partition_graphs import gated_product
 
 import wsopt
-from wsopt.cli import main
 from wsopt.driver import known_builds
 from wsopt.errors import CheckError, InputError
 from wsopt.folder import read_folder
@@ -32,28 +30,13 @@ from wsopt.partition.make import build_cut
 from wsopt.pool.cluster import workers_at
 
 
-def _wsopt(*arguments: str) -> int:
-    """The command's exit status, in this process."""
-    before, sys.argv = sys.argv, ["wsopt", *arguments]
-    try:
-        main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    finally:
-        sys.argv = before
-    return 0
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cuts")
     (folder / "graph.json").write_text(json.dumps(graph_to_json(gated_product())), encoding="utf-8")
-    before = os.environ.get("WSOPT_CACHE_DIR")
-    os.environ["WSOPT_CACHE_DIR"] = str(folder / "cache")
-    assert _wsopt("compile", str(folder / "graph.json"), "-o", str(folder / "built")) == 0
-    yield folder / "built"
-    os.environ.pop("WSOPT_CACHE_DIR")
-    os.environ |= {} if before is None else {"WSOPT_CACHE_DIR": before}
+    with cache_in(folder / "cache"):
+        assert status_of("compile", str(folder / "graph.json"), "-o", str(folder / "built")) == 0
+        yield folder / "built"
 
 
 def test_a_folder_holds_a_build_for_each_kernel(built: Path) -> None:
@@ -81,14 +64,14 @@ def test_the_cache_has_the_same_bytes(built: Path) -> None:
 
 
 def test_all_kernels_run_in_the_simulation(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _wsopt("run", str(built), "--seeds", "2", "--json") == 0
+    assert status_of("run", str(built), "--seeds", "2", "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert result["kernels"] == 2
     assert result["lines"]["run"] == result["lines"]["of"]
 
 
 def test_inspect_shows_launches_times_and_memory(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _wsopt("inspect", str(built)) == 0
+    assert status_of("inspect", str(built)) == 0
     shown = capsys.readouterr().out
     assert shown == (built / "report.txt").read_text(encoding="utf-8")
     assert "gated_product on h200: 2 launches of 2 kernels" in shown
@@ -208,9 +191,9 @@ def test_commands_for_one_kernel_say_which_folders_they_take(
     built: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments in (("export", str(built)), ("inspect", str(built), "--runner-up")):
-        assert _wsopt(*arguments) == 2
+        assert status_of(*arguments) == 2
         assert "give one of them, a folder in it such as kernels/0" in capsys.readouterr().err
-    assert _wsopt("compile", str(built / "graph.json"), "--cut", "--under", "ring=3") == 2
+    assert status_of("compile", str(built / "graph.json"), "--cut", "--under", "ring=3") == 2
     assert "does not go with --cut: it is about one kernel" in capsys.readouterr().err
     with pytest.raises(InputError, match="under: does not go with cut"):
         wsopt.compile(gated_product(), cut=True, under="ring=3")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from own_process import cache_in, status_of
 
 import wsopt
-from wsopt.cli import main
 from wsopt.errors import CheckError, InputError, LoweringError
 from wsopt.folder import check_target, read_folder
 from wsopt.graph.symbolic import load_any
@@ -38,31 +36,15 @@ GRAPH: dict[str, Any] = {
 }
 
 
-def _wsopt(*arguments: str) -> int:
-    """The command's exit status, in this process."""
-    before, sys.argv = sys.argv, ["wsopt", *arguments]
-    try:
-        main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    finally:
-        sys.argv = before
-    return 0
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("ranges")
     (folder / "graph.json").write_text(json.dumps(GRAPH), encoding="utf-8")
-    before = os.environ.get("WSOPT_CACHE_DIR")
-    os.environ["WSOPT_CACHE_DIR"] = str(folder / "cache")
-    with pytest.MonkeyPatch.context() as patch:
+    with cache_in(folder / "cache"), pytest.MonkeyPatch.context() as patch:
         patch.setattr("wsopt.ranges.choose.SAMPLES", 2)
-        made = _wsopt("compile", str(folder / "graph.json"), "--kernels", "2", "-o", str(folder / "built"))
+        made = status_of("compile", str(folder / "graph.json"), "--kernels", "2", "-o", str(folder / "built"))
         assert made == 0
         yield folder / "built"
-    os.environ.pop("WSOPT_CACHE_DIR")
-    os.environ |= {} if before is None else {"WSOPT_CACHE_DIR": before}
 
 
 def test_a_folder_holds_a_build_for_each_kernel(built: Path) -> None:
@@ -85,14 +67,14 @@ def test_kernel_py_dispatches_as_the_record_says(built: Path) -> None:
 
 
 def test_inspect_and_run_take_the_folder(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _wsopt("inspect", str(built)) == 0
+    assert status_of("inspect", str(built)) == 0
     shown = capsys.readouterr().out
     assert shown == (built / "report.txt").read_text(encoding="utf-8")
     assert "for tokens 60 to 70" in shown
     assert "that give a row the same bits" in shown
-    assert _wsopt("inspect", str(built), "--json") == 0
+    assert status_of("inspect", str(built), "--json") == 0
     assert json.loads(capsys.readouterr().out)["searched"] == [[60], [70]]
-    assert _wsopt("run", str(built), "--seeds", "1", "--json") == 0
+    assert status_of("run", str(built), "--seeds", "1", "--json") == 0
     ran = json.loads(capsys.readouterr().out)
     assert ran["lines"]["run"] == ran["lines"]["of"] > 0
 
@@ -113,7 +95,7 @@ def test_commands_for_one_kernel_say_which_to_give(
     built: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--prepare"] if command == "trace" else []
-    assert _wsopt(command, str(built), *options) == 2
+    assert status_of(command, str(built), *options) == 2
     assert "holds several kernels; give one of them" in capsys.readouterr().err
 
 
@@ -165,7 +147,7 @@ def test_builds_of_one_kernel_and_of_several_replace_each_other_and_nothing_else
 
 def _refused(tmp_path: Path, graph: dict[str, Any], *options: str) -> int:
     (tmp_path / "graph.json").write_text(json.dumps(graph), encoding="utf-8")
-    status = _wsopt("compile", str(tmp_path / "graph.json"), "-o", str(tmp_path / "out"), *options)
+    status = status_of("compile", str(tmp_path / "graph.json"), "-o", str(tmp_path / "out"), *options)
     assert not (tmp_path / "out").exists()
     return status
 

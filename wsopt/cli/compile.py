@@ -20,6 +20,33 @@ if TYPE_CHECKING:
     from wsopt.program.conditions import Conditions
 
 
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="DIR", help="the folder to write (default: GRAPH.wsopt)"),
+]
+TimeLimit = Annotated[
+    float | None, typer.Option(min=0.001, metavar="S", help="seconds for the whole command")
+]
+Under = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--under", metavar="SPEC", help="conditions, such as consumers=2,ring=3: the best under them"
+    ),
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="neither read nor write the cache")]
+Tuned = Annotated[bool, typer.Option("--tuned", help="choose by what `tune` has measured")]
+Card = Annotated[
+    str | None, typer.Option(metavar="NAME", help="with --tuned: the GPU, if several were measured")
+]
+Kernels = Annotated[
+    int | None,
+    typer.Option(min=1, max=64, metavar="N", help="of a graph with dims: kernels at most (default 4)"),
+]
+Cut = Annotated[
+    bool, typer.Option("--cut", help="look for a cut into kernels also where one kernel computes all")
+]
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """What is asked of every search: the card, seconds for all, the cache, a cluster; and where the build goes."""
@@ -41,32 +68,15 @@ class _Asked:
 
 def compile_(
     graph: Graph,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="the folder to write (default: GRAPH.wsopt)"),
-    ] = None,
+    output: Output = None,
     machine: MachineName = "h200",
-    time_limit: Annotated[
-        float | None, typer.Option(min=0.001, metavar="S", help="seconds for the whole command")
-    ] = None,
-    specs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--under", metavar="SPEC", help="conditions, such as consumers=2,ring=3: the best under them"
-        ),
-    ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="neither read nor write the cache")] = False,
-    tuned: Annotated[bool, typer.Option("--tuned", help="choose by what `tune` has measured")] = False,
-    card: Annotated[
-        str | None, typer.Option(metavar="NAME", help="with --tuned: the GPU, if several were measured")
-    ] = None,
-    kernels: Annotated[
-        int | None,
-        typer.Option(min=1, max=64, metavar="N", help="of a graph with dims: kernels at most (default 4)"),
-    ] = None,
-    cut: Annotated[
-        bool, typer.Option("--cut", help="look for a cut into kernels also where one kernel computes all")
-    ] = False,
+    time_limit: TimeLimit = None,
+    specs: Under = None,
+    no_cache: NoCache = False,
+    tuned: Tuned = False,
+    card: Card = None,
+    kernels: Kernels = None,
+    cut: Cut = False,
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:

@@ -19,39 +19,46 @@ if TYPE_CHECKING:
     from wsopt.solve.sensitivity import Sensitivity
 
 
+WhatIf = Annotated[
+    bool, typer.Option("--what-if", help="solve again with more of each budget: what it would buy")
+]
+RunnerUp = Annotated[
+    bool, typer.Option("--runner-up", help="solve the best of the others, and say what it does")
+]
+Specs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--against",
+        metavar="SPEC",
+        help="conditions such as consumers=2,ring=3, or another build: compare",
+    ),
+]
+Keep = Annotated[
+    Path | None,
+    typer.Option(metavar="OUT", help="with --against: where to write the build compared with"),
+]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(min=0.001, metavar="S", help="with --what-if and --against: seconds for the whole command"),
+]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="write a page: time line, source, budgets, search"),
+]
+Perfetto = Annotated[
+    Path | None, typer.Option("--perfetto", metavar="FILE", help="write a trace for ui.perfetto.dev")
+]
+
+
 def inspect(
     folder: Folder,
-    what_if: Annotated[
-        bool, typer.Option("--what-if", help="solve again with more of each budget: what it would buy")
-    ] = False,
-    runner_up: Annotated[
-        bool, typer.Option("--runner-up", help="solve the best of the others, and say what it does")
-    ] = False,
-    specs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--against",
-            metavar="SPEC",
-            help="conditions such as consumers=2,ring=3, or another build: compare",
-        ),
-    ] = None,
-    keep: Annotated[
-        Path | None,
-        typer.Option(metavar="OUT", help="with --against: where to write the build compared with"),
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001, metavar="S", help="with --what-if and --against: seconds for the whole command"
-        ),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="write a page: time line, source, budgets, search"),
-    ] = None,
-    perfetto: Annotated[
-        Path | None, typer.Option("--perfetto", metavar="FILE", help="write a trace for ui.perfetto.dev")
-    ] = None,
+    what_if: WhatIf = False,
+    runner_up: RunnerUp = False,
+    specs: Specs = None,
+    keep: Keep = None,
+    time_limit: TimeLimit = None,
+    html: Html = None,
+    perfetto: Perfetto = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a build's schedule, and why it is what it is.

@@ -11,30 +11,37 @@ from wsopt.cli.options import AsJson, MachineName
 from wsopt.requirements import require_torch
 from wsopt.terminal import print_json, print_text, progress, tell
 
+OneGraph = Annotated[Path | None, typer.Argument(metavar="[GRAPH.json]", help="the compute graph")]
+Keep = Annotated[int, typer.Option("-k", min=1, max=64, metavar="N", help="candidates: the model's best")]
+Seconds = Annotated[
+    float | None, typer.Option(min=1, metavar="S", help="start no measurement after so many seconds")
+]
+Again = Annotated[bool, typer.Option("--again", help="measure what is known already")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="a Dask scheduler, of whose workers one finds the candidates"),
+]
+Candidates = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="only write the candidates, to measure elsewhere")
+]
+ExportTo = Annotated[
+    Path | None, typer.Option("--export", metavar="FILE", help="write all results to a file")
+]
+ImportFrom = Annotated[
+    Path | None, typer.Option("--import", metavar="FILE", help="take in results from a file")
+]
+
 
 def tune(
-    graph: Annotated[Path | None, typer.Argument(metavar="[GRAPH.json]", help="the compute graph")] = None,
-    keep: Annotated[
-        int, typer.Option("-k", min=1, max=64, metavar="N", help="candidates: the model's best")
-    ] = 8,
+    graph: OneGraph = None,
+    keep: Keep = 8,
     machine: MachineName = "h200",
-    seconds: Annotated[
-        float | None, typer.Option(min=1, metavar="S", help="start no measurement after so many seconds")
-    ] = None,
-    again: Annotated[bool, typer.Option("--again", help="measure what is known already")] = False,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="a Dask scheduler, of whose workers one finds the candidates"),
-    ] = None,
-    candidates: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="only write the candidates, to measure elsewhere")
-    ] = None,
-    export_to: Annotated[
-        Path | None, typer.Option("--export", metavar="FILE", help="write all results to a file")
-    ] = None,
-    import_from: Annotated[
-        Path | None, typer.Option("--import", metavar="FILE", help="take in results from a file")
-    ] = None,
+    seconds: Seconds = None,
+    again: Again = False,
+    scheduler: Scheduler = None,
+    candidates: Candidates = None,
+    export_to: ExportTo = None,
+    import_from: ImportFrom = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the model's best schedules on this GPU.

@@ -36,7 +36,7 @@ def ask_child(module: str, request: Mapping[str, Any]) -> dict[str, Any]:
     process = idle.pop() if idle else _Process()
     try:
         answer = process.ask({"module": module, "request": dict(request), "environment": dict(os.environ)})
-    except BaseException:
+    except BaseException:  # an interrupt too: its answer would be read as that of the next request
         process.end()
         raise
     idle.append(process)

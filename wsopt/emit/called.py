@@ -1,4 +1,4 @@
-"""Functions and constants of a kernel's own that its text may call, and then its template has to write."""
+"""Device functions and constants that a kernel's template writes only where the kernel's lines name them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,16 @@ WIDEN = "widen_bf16"
 """The function that makes f32 of bf16, two neighbours at a time."""
 
 LARGER = "larger"
-"""The function that gives the larger of two numbers, or what is not a number."""
+"""The function that gives the larger of two numbers, or NaN if one of them is NaN."""
 
 
 def reduction(kind: str, values: str, axis: int, *, keeps_nan: bool = False) -> str:
-    """The call that reduces values along an axis: to a sum, or to a maximum, which drops what is not a number unless
-    it is to be kept.
-    """
+    """The call that reduces values along an axis to a sum or a maximum. A maximum drops NaN unless it `keeps_nan`."""
     return f"gl.reduce({values}, {axis}, {LARGER})" if keeps_nan else f"gl.{kind}({values}, axis={axis})"
 
 
 OWN = "own"
-"""The function that gives a number of a role's own, which the compiler neither computes ahead nor for several."""
+"""The function that returns its argument by way of assembly: the compiler does not move what depends on that."""
 
 COLUMNS_FROM = "columns_from"
 """The function that gives the numbers of a part's columns."""
@@ -47,18 +45,18 @@ KEPT_BRANCH = f"{OWN}(column)  # keeps the branch: else the compiler chooses ele
 """The first line of a branch that few parts take, where all parts number their columns."""
 
 BRANCH = f"{BRANCH_COLUMNS} = {COLUMNS_FROM}({OWN}(column))  # numbered here, for few parts come here"
-"""The first line of a branch that few parts take: of a number of its own, else LLVM would number the columns in every
-part, and turn the branch to choices, for each element of all tiles.
+"""The first line of a branch that few parts take. Without `OWN`, LLVM would number the columns in every part, and
+turn the branch into choices, one for each element of all tiles.
 """
 
 LARGEST_OF_GROUPS = "largest_of_groups"
-"""The function that gives each element of a row the largest of its group."""
+"""The function that gives for each element of a row the largest of its group."""
 
 RUNNING_SUMS = "running_sums"
-"""The function that gives each element of a row its sum with all before it."""
+"""The function that gives for each element of a row its sum with all elements before it."""
 
 TO_I8 = "round_i8"
-"""The function that rounds to eight bits, and holds what is beyond them."""
+"""The function that rounds to i8, and saturates."""
 
 FIRST_OF = "first_of"
 """The function that gives every thread the first of some numbers in shared memory."""
@@ -104,7 +102,7 @@ def error_function_of(names: Set[str]) -> dict[str, Any] | None:
 
 
 def gelu_tail_of(names: Set[str]) -> dict[str, Any] | None:
-    """What the text of gelu's tail is made of, likewise."""
+    """What the text of gelu's tail is made of, if a kernel calls it; coefficients from the highest down."""
     if "gelu_tail_by_ratio" not in names:
         return None
     upper, lower = gelu_tail.UPPER[::-1], gelu_tail.LOWER[::-1]
@@ -132,5 +130,5 @@ def exponential(names: Set[str], eighths: int) -> dict[str, Any] | None:
 
 
 def numbers(names: Set[str]) -> list[tuple[str, str, str]]:
-    """The constants among them."""
+    """Name, value and comment of the constants among these names."""
     return [one for one in _NUMBERS if one[0] in names]

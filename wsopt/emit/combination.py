@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from wsopt.emit import text
-from wsopt.emit.arithmetic import ROW, Arithmetic
+from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.called import LARGER
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import write
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.scope import ROW
 from wsopt.emit.sums import Accumulator, accumulator_names, accumulators
 from wsopt.graph.types import DType
 from wsopt.perf.splits import parts_at_once, rows_at_once

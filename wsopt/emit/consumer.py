@@ -11,16 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wsopt.emit import (
-    ahead,
     dynamic,
     flat,
     held,
     inputs,
-    kept,
     over_rows,
     records,
+    reductions,
     resident,
-    retained,
+    row_passes,
     splits,
     tensor_sums,
     tensor_values,
@@ -29,13 +28,14 @@ from wsopt.emit import (
 )
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import Function, each_owed, function, seen
-from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
+from wsopt.emit.instructions import Mma, when, write, zero
 from wsopt.emit.operations import Operations
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, scalar_loads, tile_range
 from wsopt.emit.row_passes import after_rows
 from wsopt.emit.slots import first_slots, first_step, next_slots, windows
+from wsopt.emit.stretches import Stretch
 from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.emit.unroll import older_values
 from wsopt.emit.windows import windows_of
@@ -45,16 +45,6 @@ from wsopt.program.types import Space, row_role
 from wsopt.schedule.program_order import consumer_order
 from wsopt.schedule.types import PartitionRole
 from wsopt.tensors.statements import Statement
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """The loop over a tile's K-blocks from `first` to `last`; a `guarded` one is only for where there are any."""
-
-    first: str
-    last: str
-    loop: Loop
-    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +173,6 @@ class Consumer:
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
         return [line for value in values for line in self._cleared(self.operations.registers(value))]
 
-    def _numbered(self) -> str:
-        """The line with the numbers of a tile's columns, of which the first is known."""
-        return f"columns = {flat.columns(self.plan, flat.tile_columns(self.plan))}"
-
     def _cleared(self, names: Sequence[str]) -> Iterator[str]:
         """Lines that clear sums, each set of them accumulator by accumulator."""
         own = accumulators(self.plan.s)
@@ -234,32 +220,27 @@ class Consumer:
         """
         plan, operations, layout, rows = self.plan, self.operations, self.plan.loop_layout, self._rows
         if plan.loops_over_tiles:
-            started = self._row_starts() if plan.program.long_rows else ()
+            started = row_passes.starts(operations) if plan.program.long_rows else ()
             by_tile = plan.columns or (plan.s.flat and not plan.program.long_rows)
-            columns = [self._numbered()] if by_tile else []
+            columns = [flat.numbered(plan)] if by_tile else []
             return [rows, *flat.begin(plan), *started, *columns, *turning.numbers(plan)]
         placed = self._counts_rows or not plan.columns or operations.reads_along_rows
         lines = [rows] if placed else []
         if plan.values_apart:
             return [
                 *lines,
-                *operations.writer.starts(),
+                *reductions.starts(operations.writer),
                 *tensor_values.cleared(operations),
                 *operations.vectors(),
             ]
         made = [v.id.subject for v in plan.program.values if v.consumer == 0 and v.id.kind is ValueKind.VALUE]
         results = [name for name in made if name in operations.writer.results]
         lines += [zero(plan.value(name), "TILE_DEPTH", layout) for name in results]
-        lines += operations.writer.starts(older_values(operations) if plan.ranged else ())
+        lines += reductions.starts(operations.writer, older_values(operations) if plan.ranged else ())
         if plan.ranged or plan.program.adds_partials:
             for name in plan.sums:
                 lines += self._cleared(accumulator_names(plan.s, name))
         return [*lines, *operations.vectors()]
-
-    def _row_starts(self) -> Iterator[str]:
-        """Lines before the parts of rows that no SM holds: what all parts read, and initial values."""
-        yield from self.operations.vectors(self.operations.of_rows)
-        yield from self.operations.writer.starts()
 
     @property
     def _rows(self) -> str:
@@ -279,7 +260,7 @@ class Consumer:
             stored = [] if plan.split else store_lines(plan.prefetched.values())
             return [*under, tensor_sums.wait(plan), *records.behind_loop(plan), *stored]
         if plan.program.long_rows:
-            return self._passes_over_rows()
+            return row_passes.passes_over_rows(self.operations, [one.loop for one in self.stretches])
         if plan.loops_over_tiles:
             steady = self.stretches[0].loop.steady
             return [write(dynamic.waited(plan, steady) if plan.s.dynamic else steady)]
@@ -288,7 +269,7 @@ class Consumer:
         lines = [*([] if begun else under), *self._before()]
         lines += records.stamp(plan, PartitionRole.CONSUMER, records.LOOP)
         for stretch in self.stretches:
-            lines += self._stretch(stretch, under if begun else [])
+            lines += stretch.lines(plan, under if begun else [])
         return [*lines, *self._behind()]
 
     def _under(self) -> list[str]:
@@ -308,65 +289,6 @@ class Consumer:
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
         lines += [tensor_sums.wait(plan)] if plan.sums_apart else []
         return [*lines, *records.behind_loop(plan), *([] if plan.split else store_lines(vectors))]
-
-    def _passes_over_rows(self) -> list[str]:
-        """The loops over the parts of rows that no SM holds, with what follows the first one."""
-        plan = self.plan
-        parts, passes = [self._part(stretch.loop) for stretch in self.stretches], 1 + plan.reads_twice
-        (first, *again), kept_parts = parts[:passes], parts[passes:]
-        # A buffer's turn follows from the number of all parts, also of those that nothing is stored of: of odd
-        # ones the first part that is stored has the turn of the last one before.
-        odd = plan.program.grid.column_tiles % 2 and plan.verified.schedule.buffers.staging > 1
-        free = ["tma.store_wait(0)"] if again and odd else []
-        second = [retained.second_pass(plan, part) for part in again]
-        begin = kept.filled(kept_parts[0], self.operations.tile_names) if kept_parts else []
-        end = kept.read(kept_parts[1]) if kept_parts else []
-        read = self._read_ahead()
-        between = [*after_rows(plan)[0], *free, *(read if again else [])]
-        return [*begin, *read, retained.other_parts(plan, first), *between, *second, *end]
-
-    def _read_ahead(self) -> list[str]:
-        """Lines in front of a pass over rows whose threads read one part ahead."""
-        plan = self.plan
-        tiles = [name for name in self.operations.of_tiles if plan.vectors[name].of.is_tile]
-        return [*ahead.begun(plan, tiles)] if plan.s.ahead else []
-
-    def _part(self, loop: Loop) -> str:
-        """What is done for a part of rows that no SM holds."""
-        begin = [f"column = {flat.first_column(self.plan)}", self._numbered()]
-        return "\n".join([*begin, write(loop.steady)])
-
-    def _stretch(self, stretch: Stretch, under: list[str]) -> list[str]:
-        """One loop; `under` its first products other things are done."""
-        loop, ping_pong = stretch.loop, self.plan.ping_pong
-        taken = "turns" if self.plan.split else "visit"
-        turn = [wait("turn.index(index)", f"({taken} & 1) ^ (1 if index == 0 else 0)")] if ping_pong else []
-        last = write(_passing_turn(loop.drain) if ping_pong else loop.drain)
-        lines = [write([*turn, *loop.prologue]), *under, *self._steady(stretch), last]
-        lines = [line for line in lines if line]
-        return [when(f"whole_end > {stretch.first}", "\n".join(lines))] if stretch.guarded else lines
-
-    def _steady(self, stretch: Stretch) -> list[str]:
-        """The steady passes: one loop, or some before the copies of inputs, which stand apart, and the rest."""
-        loop, refill, body = stretch.loop, self.plan.refill, write(stretch.loop.steady)
-        if not body:
-            return []
-        variable = "k_block" if any(isinstance(one, Mma) and one.counts for one in loop.steady) else "_"
-
-        def passing(begin: str, until: str) -> str:
-            return f"for {variable} in range({begin}, {until}):\n" + text.block(body)
-
-        end, peeled = stretch.last, f" + {loop.first}" if loop.first else ""
-        first = str(loop.first) if stretch.first == "0" else stretch.first + peeled
-        pause = f"pause = gl.minimum({end}, {first + ' + ' if peeled else ''}REFILL_PASSES"
-        if refill.apart:
-            pauses = [f"{pause} + subtile * REFILL_APART)", passing("begin", "pause"), "begin = pause"]
-            loads = inputs.input_loads(self.plan, "\n".join(pauses))
-            return [f"begin = {first}", loads, passing("begin", end)]
-        if refill.first:
-            loads = inputs.input_loads(self.plan)
-            return [f"{pause})", passing(first, "pause"), loads, passing("pause", end)]
-        return [passing(first, end)]
 
     def _before(self) -> list[str]:
         """Lines before the loops: the stationary tile, K-blocks of others' rows, K-blocks too few to overlap."""
@@ -392,13 +314,3 @@ class Consumer:
         passed = [do() for ring in own for do in (ring.wait_full, ring.release)]
         behind = ["step += 1", *next_slots(windows(ring.counter for ring in own))]
         return f"for _ in range({first}, {last}):\n" + text.block(write([*passed, *behind]))
-
-
-def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
-    """The drain with the hand-over of the turn, once the last K-block is there and its products are issued.
-
-    The next consumer may go round the ring to that K-block's slot: before its copy has ended the barrier's phase
-    would be taken for the one after it.
-    """
-    issued = max((place for place, one in enumerate(drain, 1) if isinstance(one, Mma)), default=0)
-    return [*drain[:issued], arrive("turn.index((index + 1) % CONSUMERS)"), *drain[issued:]]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wsopt.emit import tensor_values
-from wsopt.emit.consumer import Consumer, Stretch
+from wsopt.emit.consumer import Consumer
 from wsopt.emit.instructions import Loop
-from wsopt.emit.operations import Operations, operations_of
+from wsopt.emit.operations import Operations
+from wsopt.emit.operations_of import operations_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.row_passes import loops_over_rows
+from wsopt.emit.stretches import Stretch
 from wsopt.emit.unroll import unrolled
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole

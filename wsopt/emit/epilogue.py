@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit import records, splits, tensor_sums, tensor_values
-from wsopt.emit.arithmetic import ROW, Arithmetic
+from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.combination import parts_of
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
 from wsopt.emit.instructions import arrive, expect, tma_load, wait, when
 from wsopt.emit.names import Names
-from wsopt.emit.operations import operand_of
+from wsopt.emit.operands import operand_of
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.scope import ROW
 from wsopt.emit.segments import ragged_store, stored_row
 from wsopt.emit.stores import store_by_address, stores
 from wsopt.emit.sums import cut_to_subtiles, subtile_name

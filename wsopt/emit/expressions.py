@@ -1,4 +1,4 @@
-"""The epilogue's statements as Gluon expressions on tiles, rows and columns."""
+"""Scalar statements as Gluon expressions on tiles, rows and columns, with broadcasts and conversions of operands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value of the epilogue as the kernel holds it; one of a row may be each thread's own."""
+    """A value as the kernel holds it: its identifier, the axes that it spans, its type in registers. A value of a row
+    may be each thread's `own`, of the elements that the thread has.
+    """
 
     name: str
     spans: frozenset[Role]

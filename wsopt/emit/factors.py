@@ -9,20 +9,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from wsopt.emit import quantized
 from wsopt.emit.called import FIRST_OF
+from wsopt.emit.operations import Operations
+from wsopt.emit.plan import KernelPlan
 from wsopt.emit.sums import accumulators, cut_along
 from wsopt.emit.vectors import widened
 from wsopt.program.facts import Product, Promotion
 from wsopt.program.ids import OpKind, ValueId
 from wsopt.program.program import TileOp
 from wsopt.tensors.views import SLOT_BYTES, Role, View
-
-if TYPE_CHECKING:
-    from wsopt.emit.operations import Operations
-    from wsopt.emit.plan import KernelPlan
 
 _SIDES = 2
 """Operands of a product; what it reads behind them are factors."""

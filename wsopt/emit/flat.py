@@ -1,8 +1,9 @@
 """Rows that are pieces of one flat row: where a piece begins, what of it is the tile's row, its load and its store.
 
-A row begins `shift` elements behind the place at which a piece begins, and the numbers of the columns follow from
-there. Those in front of the row's first are made larger than any, so that what keeps to a row's end keeps to its
-beginning as well. Threads store whole runs of 16 bytes at once, and what is left at the row's ends by element.
+A row begins `shift` elements behind the place at which its first piece begins; columns are numbered from the row's
+beginning. Elements of the piece in front of it get a number beyond every row, so that the comparison which leaves out
+what lies behind a row's end leaves out these too. Threads store whole runs of 16 bytes at once, and the rest at
+either end of the row one by one.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
 
 
 def begin(plan: KernelPlan) -> Iterator[str]:
-    """The lines that say how far behind a piece's beginning a tile's row begins, and the columns of whole rows."""
+    """The lines before a tile's loads: how many elements stand in front of the row in its first piece; where a block
+    has the row whole, the tile's first column; and where threads load, how far they do so in runs of 16 bytes.
+    """
     if plan.s.flat:
         yield f"{SHIFT} = row * ROW_LENGTH % {FLAT_STEP}  # elements of the row before, in front of the row's first"
     if plan.s.flat and not plan.program.long_rows:
@@ -52,10 +55,15 @@ def tile_columns(plan: KernelPlan) -> str:
 
 
 def columns(plan: KernelPlan, within: str) -> str:
-    """The expression of the numbers of a tile's columns, which have numbers `within` the tile; of those in front of a
-    row's first one that is beyond all.
+    """The expression of the numbers of a tile's columns, from their numbers `within` the tile. Elements in front of a
+    flat row's first have a number beyond the row's end.
     """
     return f"(column + {within}) & {_BEYOND}" if plan.s.flat else f"column + {within}"
+
+
+def numbered(plan: KernelPlan) -> str:
+    """The line with the numbers of a tile's columns, of which the first is known."""
+    return f"columns = {columns(plan, tile_columns(plan))}"
 
 
 def first_column(plan: KernelPlan) -> str:
@@ -74,7 +82,7 @@ def hidden(plan: KernelPlan, name: str, dtype: DType, ends: str) -> Iterator[str
 
 
 def at_ends(plan: KernelPlan) -> str:
-    """The condition that a tile may have elements that are no columns of its rows."""
+    """The condition that a part of rows reaches beyond them: over the end, and of flat rows before the beginning."""
     last = "column + TILE_COLUMNS > ROW_LENGTH"
     return f"({AT_BEGINNING}) | ({last})" if plan.s.flat else last
 

@@ -14,8 +14,8 @@ _STAY = "Vectors that all tiles read are loaded once, and stay in registers."
 
 
 def _name(plan: KernelPlan, name: str) -> str:
-    """The identifier of a vector as it was loaded."""
-    return plan.names(f"held:{name}", f"{plan.vectors[name].of.view.tensor}_loaded")
+    """The identifier of a vector as it was loaded, not converted. Names in `_loaded` are those of `prefetched.py`."""
+    return plan.names(f"held:{name}", f"{plan.vectors[name].of.view.tensor}_raw")
 
 
 def loaded(plan: KernelPlan) -> Iterator[str]:

@@ -1,5 +1,7 @@
-"""Full tiles that an epilogue reads: copies that a consumer starts, before its loop or some passes into it, or that
-the loading warp starts near the end of a tile's K-blocks.
+"""Full tiles that an epilogue reads: where their copies into shared memory stand, and what they wait for.
+
+A consumer starts them before its loop or some passes into it, or the loading warp does near the end of a tile's
+K-blocks.
 """
 
 from __future__ import annotations

@@ -1,71 +1,31 @@
-"""Operands, results and text of the operations of a consumer's loop."""
+"""The operations of a consumer's loop as text: products with their operands, tiles and vectors read, arithmetic."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from wsopt.emit import ahead, flat, held, kept, quantized, tensor_tiles, threads, vectors
-from wsopt.emit.arithmetic import ROW, Age, Arithmetic
+from wsopt.emit import ahead, flat, held, kept, quantized, row_ends, tensor_tiles, vectors
+from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.called import WIDEN
-from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
 from wsopt.emit.kept import Kept
-from wsopt.emit.plan import KernelPlan, loop_name
+from wsopt.emit.operands import converted, widens_pairs
+from wsopt.emit.plan import KernelPlan
 from wsopt.emit.rings import Ring
+from wsopt.emit.scope import Age
 from wsopt.emit.slots import step_at
 from wsopt.emit.sums import accumulator_names
 from wsopt.emit.tensors import GLUON, PAIRS_LAYOUT, Box, tile_load, tile_view
 from wsopt.emit.text import environment, of_slot
-from wsopt.graph.types import DType
 from wsopt.lowering.cut import KINDS
 from wsopt.program.facts import Member, Product, Read
 from wsopt.program.ids import AGAIN, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
-from wsopt.program.row_layout import tile_layout
 from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
-from wsopt.tensors.statements import Item, Statement
-from wsopt.tensors.views import FULL, K_BLOCK, Packing, Role, Source, View
-
-_RESULTS = (ValueKind.VALUE, ValueKind.RESULT)
-"""Products' outputs that a loop computes with."""
-
-
-def operand_of(source: Source, name: str) -> Operand:
-    """A source under its name in registers, in the type in which its elements are computed with."""
-    dtype = source.view.dtype
-    return Operand(name, source.spans, DType.F32 if dtype.is_float else dtype)
-
-
-def converted(plan: KernelPlan, source: Source, held: DType, loaded: str) -> str:
-    """The expression of a tensor's elements, as they were loaded, in the type in which they are held."""
-    view = source.view
-    held_so = view.packing is Packing.FRAGMENTS or view.zero or held is view.dtype is not DType.BOOL
-    if held_so:
-        return loaded
-    return f"{WIDEN}({loaded})" if widens_pairs(plan, source) else loaded + vectors.widened(view)
-
-
-def widens_pairs(plan: KernelPlan, source: Source) -> bool:
-    """Whether a slot's elements are neighbours of bf16, which become f32 two at a time. What threads load from
-    device memory gained nothing by it.
-    """
-    if source.spans != FULL or not plan.loops_over_tiles or source.view.dtype is not DType.BF16:
-        return False
-    s, tiles = plan.s, plan.program.row_tiles
-    return tile_layout(tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine).vector > 1
-
-
-def streamed_operand(plan: KernelPlan, source: Source, name: str, items: Iterable[Item]) -> Operand:
-    """A streamed source under its name in registers, in a type that all `items` that read it compute in. Where all
-    elements of a K-block's row share one, such as a scale, it is one element a row.
-    """
-    users = [item.dtype for item in items if isinstance(item, Statement) and source.name in item.reads]
-    held = quantized.held_type(source, users, plan.program.whole.dtype)
-    row = source.view.each > 1 and source.view.of(Role.STREAM, plan.s.depth) == 1
-    return Operand(name, ROW if row else source.spans, held)
+from wsopt.tensors.views import Packing, Role, Source, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +220,7 @@ class Operations:
         if self.plan.s.ahead:
             yield ahead.taken(self.plan, name, own.name)
         else:
-            yield f"{own.name} = {vectors.load(self.plan, name, self.writer.beyond(name) or 0.0)}"
+            yield f"{own.name} = {vectors.load(self.plan, name, row_ends.beyond(self.writer, name) or 0.0)}"
         if tile.of.view.flat:
             yield flat.rest(tile, own.name)
             yield from self._hidden(name)
@@ -270,7 +230,7 @@ class Operations:
         pass nothing is stored that lies beyond the row's ends.
         """
         own = self.writer.sources[name]
-        if not (self.again or self.writer.keeps_to_rows(name)):
+        if not (self.again or row_ends.keeps_to_rows(self.writer, name)):
             yield from flat.hidden(self.plan, own.name, own.dtype, self.writer.ends)
 
     @property
@@ -339,68 +299,3 @@ class Operations:
         """An operation of a kind that was added."""
         template = environment().from_string(KINDS[op.id.subject].text)
         return template.render(tiles=[self.slot(tile, place) for tile in op.inputs])
-
-
-def sources(plan: KernelPlan, items: Iterable[Item], stored: Container[str] = ()) -> dict[str, Operand]:
-    """The tensors that values of the loop read, or that are `stored` as they are, as a role knows them."""
-    items = tuple(items)
-    read, found = {name for item in items for name in item.reads}, dict[str, Operand]()
-    for source in (*plan.program.after.vectors, *plan.program.streamed):
-        if source.name in read or source.name in stored:
-            found[source.name] = operand_of(source, loop_name(plan.names, source))
-        if source.spans == K_BLOCK and source.name in read:
-            found[source.name] = streamed_operand(plan, source, loop_name(plan.names, source), items)
-    return found
-
-
-def after_name(plan: KernelPlan, name: str) -> str:
-    """The identifier of a value that follows the last part of a row."""
-    return plan.names(f"after:{name}", name.replace("$", "_"))
-
-
-def operations_of(plan: KernelPlan) -> Operations:
-    """The operations of a consumer's loop."""
-    program = plan.program
-    products = tuple(op for op in program.of(OpKind.MMA) if op.consumer == 0)
-    fed = {
-        op.inputs[0].subject: op.counts.sets if isinstance(op.counts, Product) else 1
-        for op in products
-        if op.inputs[0].kind is ValueKind.VALUE
-    }
-    factors = {op.inputs[0].subject for kind in (OpKind.RESCALE, OpKind.WRITE) for op in program.of(kind)}
-    known = sources(plan, plan.items, {output.value for output in program.after.outputs})
-    if program.long_rows:  # what follows the reductions of a row
-        after = (item for item in program.after.items if isinstance(item, Statement))
-        known |= {item.name: Operand(after_name(plan, item.name), item.spans, item.dtype) for item in after}
-    writer = Arithmetic(
-        items=plan.items,
-        s=plan.s,
-        name=plan.value,
-        sources=known,
-        tile=FULL if plan.loops_over_tiles else K_BLOCK,
-        layout=plan.loop_layout,
-        asynchronous=plan.computes or plan.values_apart,
-        wanted=frozenset({output.value for output in program.after.outputs} | fed.keys() | factors),
-        results=frozenset(op.id.subject for op in products if op.output and op.output.kind in _RESULTS),
-        fed=fed,
-        carried=plan.program.long_rows or not plan.loops_over_tiles,
-        apart=program.lane_sums,
-        threads=threads.OWN if threads.by_threads(plan) else "",
-        by_parts=program.long_rows,
-        # Where threads read element by element, each asks of its column anyway.
-        numbered=plan.program.region.by_threads and not plan.s.flat,
-        asked=_asked(plan),
-        ends=flat.at_ends(plan) if program.whole.extent(Role.COLUMN) % program.structure.columns else "",
-        unmasked=dict(program.unmasked),
-    )
-    return Operations(plan, writer, products)
-
-
-def _asked(plan: KernelPlan) -> dict[str, DType]:
-    """The tensors of which threads read parts of rows as they lie in memory, with their types there: zeros around a
-    slice, and for places that are none, stay zeros.
-    """
-    read = plan.vectors.items() if plan.program.long_rows and not plan.s.ahead else ()
-    views = {name: one.of.view for name, one in read if one.of.is_tile}
-    plain = (item for item in views.items() if not (item[1].flat or item[1].cutouts or item[1].chosen))
-    return {name: view.dtype for name, view in plain}

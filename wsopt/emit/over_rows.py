@@ -19,8 +19,8 @@ from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
 from wsopt.emit.instructions import when
 from wsopt.emit.integers import ceil_divide, named
-from wsopt.emit.operations import operand_of
-from wsopt.emit.plan import KernelPlan, loop_name
+from wsopt.emit.operands import loop_name, operand_of
+from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import Workspace
 from wsopt.emit.splits import PARAMETERS
 from wsopt.emit.tensors import GLUON
@@ -94,7 +94,7 @@ def outputs(plan: KernelPlan) -> tuple[ByAddress[Output], ...]:
 
 
 def stored(plan: KernelPlan) -> list[str]:
-    """Arguments for the stores of those."""
+    """The kernel's arguments for the stores of these outputs."""
     return [argument for one in outputs(plan) for argument in one.arguments]
 
 
@@ -155,7 +155,9 @@ def end_function(plan: KernelPlan) -> Function:
 
 
 def _parameters(plan: KernelPlan) -> tuple[str, ...]:
-    """The parameters of that function: numbers of parts, the workspace, and what it reads and stores by address."""
+    """The parameters of the function that brings parts together: numbers of parts, the workspace, and tensors that it
+    loads and stores by address.
+    """
     read = {name for item in plan.program.after.items for name in item.reads}
     vectors = [a for name, one in plan.vectors.items() if name in read for a in one.arguments]
     columns = ("column", "column_extent") if plan.columns else ()
@@ -163,7 +165,7 @@ def _parameters(plan: KernelPlan) -> tuple[str, ...]:
 
 
 def _arguments(plan: KernelPlan) -> Iterator[str]:
-    """What it is called with."""
+    """The arguments of its call; a block whose tiles have some of the columns has a part of the workspace."""
     own = dict(zip(PARAMETERS, ("first_place", "first_counter"), strict=True)) if plan.columns else {}
     return (own.get(name, name) for name in _parameters(plan))
 

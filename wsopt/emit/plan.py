@@ -390,11 +390,3 @@ class KernelPlan:
     def stationary_place(self, consumer: str) -> str:
         """Expression of a consumer's stationary tile in this visit's set."""
         return f"(visit % STATIONARY_SETS) * CONSUMERS + {consumer}" if self.s.persistent else consumer
-
-
-def loop_name(names: Names, source: Source) -> str:
-    """The identifier of what a loop reads of a tensor, in registers."""
-    view = source.view
-    return names(
-        f"loop:{view.tensor}:{view.roles}:{view.cutouts}:{view.chosen}:{view.offset}", f"{view.tensor}_value"
-    )

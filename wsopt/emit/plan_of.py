@@ -15,7 +15,8 @@ from wsopt.emit.names import (
     TURNING_WORDS,
     Names,
 )
-from wsopt.emit.plan import KernelPlan, loop_name
+from wsopt.emit.operands import loop_name
+from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.rings import NamedBoxes, Ring, loaders
 from wsopt.emit.staging import staging

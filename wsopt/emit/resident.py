@@ -1,8 +1,8 @@
-"""What blocks do before their tile, and behind it, where an SM has several of them: they begin, and let others begin.
+"""Start and end of blocks that have one tile each: the kernel before is waited for, and the next one is let in.
 
-Blocks that go through many parts of a row are few: where the next kernel's take what room they leave, those lie
-unevenly on the SMs, and a cross-entropy of 512 rows over 151,936 columns took 98 us where it takes 75
-(`docs/calibration/h200_parts_by_threads.json`).
+Blocks that go through many parts of a row are few, and leave room on SMs. If the next kernel's blocks are let into
+that room early, they lie unevenly on the SMs: a cross-entropy of 512 rows over 151,936 columns took 98 us so where it
+takes 75 (`docs/calibration/h200_parts_by_threads.json`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def end(plan: KernelPlan) -> list[str]:
 
 
 def told_vectors(plan: KernelPlan) -> list[ByAddress[Source]]:
-    """The vectors along columns, of several batch elements, of which a launch checks that each begins where 16 bytes
-    do, where blocks have one tile each: told nothing, threads load them element by element.
+    """The vectors along columns, one a batch element, of which a launch checks that each begins at a multiple of 16
+    bytes, as the compiler is told where blocks have one tile each: else threads load them element by element.
     """
     if not plan.s.resident:
         return []
@@ -46,7 +46,7 @@ def told_vectors(plan: KernelPlan) -> list[ByAddress[Source]]:
 
 
 def _strides(plan: KernelPlan) -> Iterator[str]:
-    """Lines that say of what strides of tensors are multiples, as a launch has checked."""
+    """Lines that tell the compiler of what numbers strides are multiples, as a launch has checked."""
     tiles: list[ByAddress[Source] | ByAddress[Output]] = [
         one for one in plan.vectors.values() if one.of.is_tile
     ]

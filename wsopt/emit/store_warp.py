@@ -1,5 +1,4 @@
-"""A consumer's store warp: a warp that starts the stores that the consumer has staged, and says when buffers are
-free.
+"""A consumer's store warp: it starts the stores that the consumer has staged, and says when buffers are free.
 
 To start a store is to wait for those of the SM before it; a consumer that leaves this to another warp goes on with
 its arithmetic. Every store of a tile has two barriers: `staged`, at which the consumer arrives, and `freed`, at which

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.arithmetic import ROW, Arithmetic
+from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.called import reduction
 from wsopt.emit.expressions import Operand
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.scope import ROW
 from wsopt.graph.types import DType
 from wsopt.program.combination import Combination, kept_by_threads
 from wsopt.program.ids import AGAIN

@@ -13,7 +13,8 @@ from wsopt.emit import records, text, widening
 from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Instruction, arrive, stage, write
-from wsopt.emit.operations import Operations, sources
+from wsopt.emit.operands import sources
+from wsopt.emit.operations import Operations
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.ranges import scalar_loads, tile_range
 from wsopt.emit.slots import first_slots, first_step, next_slots, next_step, windows

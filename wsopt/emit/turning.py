@@ -1,5 +1,6 @@
-"""Tiles that threads read or store, and that lie turned: moved in a layout of their own, with neighbours in memory
-side by side, and exchanged between threads.
+"""Transposed tiles that threads load or store: in a layout of their own, and then exchanged between threads.
+
+In that layout a thread has neighbours in memory, which in the layout that is computed in belong to several threads.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
-from wsopt.emit import factors, retained
-from wsopt.emit.arithmetic import Age
+from wsopt.emit import factors, reductions, retained
 from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
 from wsopt.emit.kept import Kept
 from wsopt.emit.operations import Operations
+from wsopt.emit.scope import Age
 from wsopt.emit.slots import Window, next_slots, next_step, step_at
 from wsopt.emit.stamps import Point, Wait, between, loop_stamp
 from wsopt.emit.stores import store_by_address, stores
@@ -134,7 +134,9 @@ class _Unroller:
                 yield from self._arithmetic(op, iteration, place)
             case OpKind.RESCALE:
                 yield from self._wait((op.output,), iteration - 1)
-                yield from writer.rescale(op.id.subject, op.inputs[0].subject, self._age(iteration))
+                yield from reductions.rescaled(
+                    writer, op.id.subject, op.inputs[0].subject, self._age(iteration)
+                )
             case OpKind.TMA_STORE:
                 yield from self._stores()
             case OpKind.ADDED:

@@ -21,7 +21,9 @@ from wsopt.tensors.views import FULL, Chosen, Role, Source, View
 
 
 def widened(view: View) -> str:
-    """The conversion of a tensor's elements to that type, as text behind them; bools are bytes in memory."""
+    """The conversion of a tensor's elements, as text behind a load, to the type that is computed with: f32 for
+    floats, bool for bools, which are bytes in memory; whole numbers stay as they are.
+    """
     if view.dtype is DType.BOOL:
         return ".to(gl.int1)"
     return f".to({GLUON[DType.F32]})" if view.dtype.is_float and view.dtype is not DType.F32 else ""
@@ -33,20 +35,20 @@ def load_text(vector: ByAddress[Source], index: dict[Role, str], inside: str) ->
 
 
 def _as_it_is(vector: ByAddress[Source], index: dict[Role, str], inside: str) -> str:
-    """The same in its own type."""
+    """The load of a vector or scalar by address, in the tensor's own type; masked where not `inside`."""
     mask = f", mask={inside}, other={zero(vector.of.view.dtype)}" if inside else ""
     return f"gl.load({vector.at(index)}{mask})"
 
 
 def load(plan: KernelPlan, name: str, beyond: float = 0.0) -> str:
-    """The load of a vector or scalar for a tile that is an iteration, of what the tensor has; or of a whole tile that
-    TMA does not take, with that number `beyond` what the tensor has.
+    """The load of a vector, a scalar or a whole tile by address, for a tile that is an iteration, in the type that is
+    computed with. Elements outside of the tensor are zeros, or for a tile the number `beyond`.
     """
     return load_as_it_is(plan, name, beyond) + widened(plan.vectors[name].of.view)
 
 
 def load_as_it_is(plan: KernelPlan, name: str, beyond: float = 0.0) -> str:
-    """The same in the tensor's own type."""
+    """The load that `load` gives, in the tensor's own type."""
     vector = plan.vectors[name]
     spans, view = vector.of.spans, vector.of.view
     if spans == FULL:
@@ -83,7 +85,7 @@ def chosen_places(plan: KernelPlan, name: str) -> Iterator[str]:
 
 
 def _there(plan: KernelPlan, view: View, at: str) -> list[str]:
-    """The conditions that a place which another tensor chooses is one of the tensor's."""
+    """The conditions that an index which another tensor holds is one of this tensor's places."""
     return [f"({at} >= 0)", f"({at} < {places_name(plan.names, view)})"]
 
 
@@ -138,8 +140,8 @@ def load_tile(
 
 
 def before_end(plan: KernelPlan, columns: str) -> str:
-    """The condition that columns are a tensor's. Where there are only whole runs of what a thread loads at a time it
-    is told of those: else Triton loads element by element.
+    """The condition that columns lie before the end of the tensor's rows. Where rows end with a whole run of what a
+    thread loads at a time, the condition is on runs: else Triton would load element by element.
     """
     end, whole = "column_extent" if plan.columns else "ROW_LENGTH", plan.column_multiple
     return f"{columns} // {whole} < {end} // {whole}" if plan.columns and whole > 1 else f"{columns} < {end}"

@@ -1,12 +1,11 @@
-"""Sums of rows that no SM holds, of differences to a value of the row that is complete only behind them, as sums of
-the elements alone.
+"""Sums along long rows of x - c, with c a row's value, as the sum of x less a multiple of c.
 
-A loss of smoothed labels sums up x less the logarithm of the sum of exponentials of the row. Part by part that is not
-known yet, but what is subtracted is the same for all elements, so it may be subtracted from their sum: as often as
-there are elements, or times the sum of what each is weighted with. That only takes sums in another order.
+A loss of smoothed labels sums up x - c with the logarithm c of the row's sum of exponentials. While a row that no SM
+holds is read part by part, c is not known yet; but it is the same for all elements, so it may be subtracted from
+their sum, times the number of elements, or times the sum of their weights. That only takes sums in another order.
 
-A difference to a mean stays as it is, for a variance of numbers far from zero would lose them. What depends on the
-row's maximum is as large as its elements are.
+A difference to a mean stays as it is: the variance of numbers far from zero would lose its digits. A c that depends
+on the row's maximum is as large as the row's elements, and loses none.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from wsopt.frontend.values import Rewriter, Term, Value
 from wsopt.tensors.views import Role
 
 _Shares = tuple[tuple[Term, Term], ...]
-"""What every element has of values of a row, each with that value."""
+"""Pairs of a factor and a row's value, such as (-1.0, c): an element has the sum of their products in it."""
 
 _Linear = tuple[Term, _Shares]
-"""A value that no sink completes, and the shares that belong to it."""
+"""An element x - c as its two parts: x, which is known while the row is read, and the shares of values of the row."""
 
 
 @dataclass(slots=True)
 class LinearSums(Rewriter):
-    """Takes values of rows that sinks complete out of sums over the rows, wherever they stand linearly in them;
-    `known` is what was found of old values.
+    """Takes values that a row's reductions complete out of sums over the row, where elements are linear in them;
+    `known` has what was found of old values.
     """
 
     known: dict[Term, _Linear | None] = field(default_factory=dict)
@@ -45,7 +44,9 @@ class LinearSums(Rewriter):
         return total
 
     def _shared(self, share: Term, shift: Term, node: str) -> Term:
-        """What a value of a row adds to the sum: nothing where no element has any of it, whatever it is."""
+        """What a share adds to the sum: the row's value times the sum of factors; 0 where that sum is 0, also if the
+        value is infinite.
+        """
         make = partial(self.pool.apply, node)
         if not self.pool.streams(share):
             return make("mul", shift, self._often(share, node))
@@ -53,13 +54,13 @@ class LinearSums(Rewriter):
         return make("where", make("equal", weight, 0.0), 0.0, make("mul", shift, weight))
 
     def _often(self, term: Term, node: str) -> Term:
-        """The sum of as many equal elements as a row has."""
+        """The sum over a row whose elements are all the same term: the term times their number."""
         length = float(self.draft.axes.extent(Role.COLUMN))
         return self.pool.apply(node, "mul", term, length) if isinstance(term, str) else term * length
 
     def _apart(self, old: Term, node: str) -> _Linear | None:
-        """An old value as one that no sink completes, and shares of values of a row; None where it is not linear in
-        those, or they do not depend on the largest of the row.
+        """An old value in its two parts; None where it is not linear in values of the row, or where one of those does
+        not depend on the row's maximum.
         """
         if old not in self.known:
             self.known[old] = self._found(old, node)
@@ -81,7 +82,7 @@ class LinearSums(Rewriter):
         return self._linear(value, found) if len(found) == len(parts) else None
 
     def _linear(self, value: Value, parts: list[_Linear]) -> _Linear | None:
-        """A value that is linear in its operands, of which some have shares; None for another one."""
+        """The two parts of a value whose operands have these, by its primitive; None where that is not linear."""
         make = partial(self.pool.apply, value.node)
         match value.primitive, parts:
             case "neg", [(x, shares)]:
@@ -100,7 +101,7 @@ class LinearSums(Rewriter):
         return None
 
     def _times(self, shares: _Shares, factor: Term, node: str) -> _Shares:
-        """Shares of each value, times a factor of each element."""
+        """Shares whose factors are multiplied by another factor."""
         return tuple((self._product(share, factor, node), shift) for share, shift in shares)
 
     def _product(self, share: Term, factor: Term, node: str) -> Term:
@@ -110,5 +111,5 @@ class LinearSums(Rewriter):
 
 
 def _sum(make: partial[Term], primitive: str, x: Term, y: Term) -> Term:
-    """A sum or a difference, of which the second may be nothing."""
+    """A sum or a difference; the first term alone where the second is zero."""
     return x if y == 0.0 else make(primitive, x, y)

@@ -1,9 +1,8 @@
-"""Sums of rows that no SM holds of which each row has one element: that at a place which a tensor names, as a label
-does.
+"""Sums along long rows that pick one element of each row, at an index that a tensor holds: a load by address instead.
 
-A cross-entropy sums up, over the whole row, what a comparison with the row's label leaves of it. The sum is the
-element at the label, or zero where the row has no such place; so that element is read by its address, once a row, and
-no part of the row is compared with anything. What is computed of elements before the sum is computed of the one.
+Such a sum is `reduce_sum(where(columns == index, f(x), 0))`, as a cross-entropy has it with a label for an index. It
+is f(x) at the index, or zero where the row has no such column. That element is loaded by its address, once a row, and
+f is computed of it alone; no part of the row is compared with the index.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _OF_NEIGHBOURS = (None, Family.GROUPED, Family.INSIDE)
 
 @dataclass(slots=True)
 class OnePlace(Rewriter):
-    """Reads the only element of sums by its address. `raw` are the tensors by use, with those that are read so; of
-    each place `found` has the elements of old values that are known.
+    """Replaces such sums by loads. `raw` are the views of tensors by use, with those that are loaded so; `found` has,
+    by an old value and the index, the value's element there, None where it needs more of a row than that element.
     """
 
     raw: dict[str, RawView] = field(default_factory=dict)
@@ -47,7 +46,7 @@ class OnePlace(Rewriter):
         return self.copy(value, args)
 
     def _chosen(self, summed: Term) -> Iterator[tuple[str, Term]]:
-        """The place of which a sum has an element alone, and what it has of it; zeros elsewhere."""
+        """The index at which alone the terms of a sum are not zero, and the term there; nothing for another sum."""
         pool = self.draft.pool
         match pool.match(summed, "where"):
             case condition, element, 0:
@@ -56,14 +55,14 @@ class OnePlace(Rewriter):
                         yield str(place), element
 
     def _names_one(self, place: Term) -> bool:
-        """Whether a term is a tensor's number for each row."""
+        """Whether a term is a tensor of i32 with an element for each row."""
         pool = self.draft.pool
         tensor = pool.match(place, "source") is not None and not pool.streams(place)
         return tensor and Role.ROW in pool.spans(place) and pool[str(place)].dtype is DType.I32
 
     def _inside(self, place: str, element: Term, node: str) -> Term:
-        """The element where the row has the place, which a comparison found nowhere else; what is read there is zero
-        as it is.
+        """The element, but zero where the index is no column of the row: there the comparison with all columns found
+        nothing. A load as such gives zero there already.
         """
         if self.pool.match(element, "source") is not None:
             return element
@@ -74,7 +73,7 @@ class OnePlace(Rewriter):
         return make("where", inside, element, 0.0)
 
     def _at(self, old: Term, place: str) -> Term | None:
-        """An old value's element at a place of the row; None where it takes more than that of what it is made of."""
+        """An old value's element at a place of the row; None if that needs more than one element of another value."""
         if not self.draft.pool.streams(old):
             return self.term(old)
         key = str(old), place
@@ -83,7 +82,7 @@ class OnePlace(Rewriter):
         return self.found[key]
 
     def _made(self, value: Value, place: str) -> Term | None:
-        """The element of what varies along the row."""
+        """The element, at a place of the row, of a value that varies along it."""
         if value.primitive == _COLUMNS:
             return self.term(place)
         if value.primitive == "source":
@@ -97,7 +96,10 @@ class OnePlace(Rewriter):
         return self.pool.make(value.primitive, known, value.dtype, value.node, value.label)
 
     def _read(self, value: Value, place: str) -> Term | None:
-        """An element of a tensor, read by its address: of one that lies as it is, along one axis of columns."""
+        """The load of a tensor's element at a place of the row. None for a tensor that is gathered, sliced, spread
+        over neighbours or packed, or whose columns are several axes: its addresses do not follow from the place
+        alone.
+        """
         (use, piece), chosen = value.label, self.draft.pool[place].label[0]
         raw, columns = self.draft.raw[use], self.draft.axes.atoms_of(Role.COLUMN)
         plain = (
@@ -112,7 +114,7 @@ class OnePlace(Rewriter):
 
 
 def _either_way(operands: tuple[Term, ...] | None) -> Iterator[tuple[Term, Term]]:
-    """The two operands of a comparison, either first."""
+    """The two operands of a comparison in both orders; nothing for None."""
     if operands is not None:
         first, second = operands
         yield from ((first, second), (second, first))

@@ -1,5 +1,4 @@
-"""Constants that are laid out anew before the first launch, so that threads load what their products take, and TMA
-can begin with each of their rows.
+"""Constants that are laid out anew before the first launch, as threads load their operands, or as TMA copies rows.
 
 Quantized elements lie in a row in the order in which a product's operand lies in registers, so that a thread loads 16
 bytes at a time and takes them apart without an exchange. Scales of groups are turned, so that those of a tile's rows

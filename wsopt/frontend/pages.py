@@ -1,5 +1,4 @@
-"""Tensors that lie in pages: a product's operand is cut into boxes along the streamed axis, and a table says where
-each is.
+"""Operands of products that lie in pages: boxes along the streamed axis, each at the place that a table has for it.
 
 In a graph that is a `gather` of an input along its pages by a table of i32, behind it transposes and a reshape that
 makes one axis of the places in the table and the elements in a page. The operand is the input itself then: what

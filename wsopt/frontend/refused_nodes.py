@@ -1,5 +1,7 @@
-"""Nodes that no kernel takes where they stand, refused before any axis has a role: operands of products that are of
-other types than the tensor cores' or are computed, slices, joints, gathers, segments, and rows added by index.
+"""Nodes that no kernel takes where they stand, refused with a remedy before any axis has a role.
+
+They are operands of products that are computed or are of types that tensor cores do not take, slices, concatenations,
+gathers, segments, and rows added by index.
 """
 
 from __future__ import annotations

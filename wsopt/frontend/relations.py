@@ -51,33 +51,49 @@ def _copied(axes: Axes, node: Node) -> Iterator[tuple[Node, str, str]]:
 def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
     """The dimensions of a node and of its operands that go along one axis; an extent of one is broadcast."""
     uses = [axes.use(node, operand) for operand, name in enumerate(node.inputs) if isinstance(name, str)]
-    cost, inner = OPS[node.op].cost, 0
     if is_matmul(node):
-        (row, contracted), (column, other) = matmul_dims(node)
-        yield (uses[0], contracted), (uses[1], other)
-        yield (node.name, -2), (uses[0], row)
-        yield (node.name, -1), (uses[1], column)
-        inner = 2
-    if is_grouped(node):
-        yield (uses[1], 0), (uses[2], 0)
-        return
-    if cost is CostClass.REDUCTION:
-        use, axis = axes.reduced(node)
-        kept = [dim for dim in range(len(axes.shapes[use])) if dim != axis]
-        for place, dim in enumerate(kept):
-            yield (node.name, dim if node.attr("keepdims", bool) else place), (use, dim)
+        yield from _multiplied(axes, node, uses)
+    elif OPS[node.op].cost is CostClass.REDUCTION:
+        yield from _reduced(axes, node)
     elif node.op == "concat":
         yield from _joined(axes, node, uses)
     elif node.op == "gather":
         yield from _gathered(axes, node, uses)
     elif node.op in groups.SCALED:
         yield from groups.related(axes, node, uses)
-    elif inner or is_pointwise(node) or cost is CostClass.COMPOSITE:
-        for use in uses:
-            shape = axes.shapes[use]
-            for dim in range(-len(shape), -inner):
-                if shape[dim] == node.type.shape[dim]:
-                    yield (node.name, dim), (use, dim)
+    elif is_pointwise(node) or OPS[node.op].cost is CostClass.COMPOSITE:
+        yield from _alike(axes, node, uses)
+
+
+def _multiplied(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions of a product and of its two sides; where offsets cut its rows into groups, also those that count
+    the groups, of the right side and of the offsets.
+    """
+    (row, contracted), (column, other) = matmul_dims(node)
+    yield (uses[0], contracted), (uses[1], other)
+    yield (node.name, -2), (uses[0], row)
+    yield (node.name, -1), (uses[1], column)
+    if is_grouped(node):
+        yield (uses[1], 0), (uses[2], 0)
+    else:
+        yield from _alike(axes, node, uses, inner=2)
+
+
+def _reduced(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions of a reduction and those of its operand that it keeps."""
+    use, axis = axes.reduced(node)
+    kept = [dim for dim in range(len(axes.shapes[use])) if dim != axis]
+    for place, dim in enumerate(kept):
+        yield (node.name, dim if node.attr("keepdims", bool) else place), (use, dim)
+
+
+def _alike(axes: Axes, node: Node, uses: Sequence[str], inner: int = 0) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions of a node and of operands that have the same extents, but for so many `inner` ones."""
+    for use in uses:
+        shape = axes.shapes[use]
+        for dim in range(-len(shape), -inner):
+            if shape[dim] == node.type.shape[dim]:
+                yield (node.name, dim), (use, dim)
 
 
 def _gathered(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:

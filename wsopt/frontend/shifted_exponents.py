@@ -1,8 +1,9 @@
-"""Exponentials that are divided by their row's sum, as exponentials of a smaller exponent.
+"""Exponentials that are divided by their row's sum: the division moves into the exponent.
 
-A second pass over rows that no SM holds computes a softmax's exponentials anew. Divided by their sum they are
-2^(x - log2(sum)), which takes a subtraction from what is subtracted anyway once a row, and no multiplication an
-element. The logarithm's error is an exponent's, some 2^-18 of the result: only where that is rounded to 16 bits.
+A second pass over rows that no SM holds computes exponentials 2^(x - m) anew, with the row's maximum m. Divided by
+their sum they are 2^(x - (m + log2(sum))): one addition a row in place of one multiplication an element. The
+logarithm's rounding error is relative, some 2^-18 of the result, so this is done only where the result is rounded to
+16 bits.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ class ShiftedExponents(Rewriter):
         return self.copy(value, args)
 
     def _shifted(self, term: Term, node: str) -> Term | None:
-        """The exponential that a product with the reciprocal of its row's sum is; None for another term."""
+        """For 2^(x - m) * (1 / sum) the term 2^(x - (m + log2(sum))), where m is a row's; None for any other term."""
         pool, make = self.pool, partial(self.pool.apply, node)
         element, inverse = pool.match(term, "mul") or (0.0, 0.0)
         match pool.match(element, "exp2"), pool.match(inverse, "div"):
             case (exponent,), (1.0, total) if self._is_sum(total):
-                scaled, largest = pool.match(exponent, "sub") or (0.0, exponent)
-                if not pool.streams(largest):
-                    return make("exp2", make("sub", scaled, make("add", largest, make("log2", total))))
+                match pool.match(exponent, "sub"):
+                    case scaled, largest if not pool.streams(largest):
+                        return make("exp2", make("sub", scaled, make("add", largest, make("log2", total))))
         return None
 
     def _is_sum(self, term: Term) -> bool:
-        """Whether a row's value is a sum of exponentials, or one where that is zero: it is positive."""
+        """Whether a row's value is a sum of exponentials, or 1 where that is zero: it has a logarithm."""
         pool = self.pool
         match pool.match(term, "where"), pool.match(term, "reduce_sum"):
             case (_, 1.0, chosen), _:

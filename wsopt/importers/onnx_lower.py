@@ -150,7 +150,9 @@ def _node(found: Lowered, place: int, node: onnx.NodeProto) -> None:
 
 
 def _computed(found: Lowered, node: onnx.NodeProto) -> bool:
-    """Compute a node whose operands are known, as ONNX's own reference does."""
+    """Compute a node whose operands are known, as ONNX's own reference does. Whether that was done: not where they
+    are unknown, for nodes of chance or with graphs inside, nor for results too large to keep. Raises Untaken.
+    """
     if node.op_type in ("Shape", "Size") and node.domain in DOMAINS and node.input[0] not in found.contents:
         shape = found.value(node.input[0]).shape
         attrs = _attributes(node)
@@ -165,14 +167,14 @@ def _computed(found: Lowered, node: onnx.NodeProto) -> bool:
     if any(one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for one in node.attribute):
         return False
     results = _evaluated(found, node, given)
-    if results is None or sum(one.nbytes for one in results) > _MOST_BYTES:
+    if sum(one.nbytes for one in results) > _MOST_BYTES:
         return False
     found.contents |= {name: array for name, array in zip(node.output, results, strict=False) if name}
     return True
 
 
-def _evaluated(found: Lowered, node: onnx.NodeProto, given: list[str]) -> list[Array] | None:
-    """The results of a node by ONNX's reference; None where that does not know it."""
+def _evaluated(found: Lowered, node: onnx.NodeProto, given: list[str]) -> list[Array]:
+    """The results of a node by ONNX's reference. Raises Untaken where that does not know it."""
     kinds = found.file.kinds
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(found.contents[name].dtype), None)
@@ -185,7 +187,7 @@ def _evaluated(found: Lowered, node: onnx.NodeProto, given: list[str]) -> list[A
     try:
         evaluator = ReferenceEvaluator(model)
         results = evaluator.run(None, {name: found.contents[name] for name in given})
-    except NotImplementedError as reason:
+    except NotImplementedError as reason:  # by which ONNX's reference says so
         raise Untaken(f"ONNX's reference does not compute it: {reason}") from reason
     return [np.asarray(one) for one in results]
 

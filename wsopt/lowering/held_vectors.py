@@ -14,14 +14,16 @@ from wsopt.tensors.orders import lie_both_ways
 from wsopt.tensors.views import Role, Source
 
 _HELPERS = 4
-"""Warps beside consumers, which share one setting of registers."""
+"""Warps beside consumers, a warpgroup: `setmaxnreg` deals out registers by warpgroups."""
 _MORE = 32
-"""Registers of a thread for addresses, counters and what a row's reductions take."""
+"""Registers of a thread for addresses, counters and the reductions of a row."""
 
 
 def held_vectors(region: Region, s: Structure, machine: Machine) -> frozenset[str]:
-    """The names of all such vectors, or of none if they do not fit: beside a tile of each tensor and of what is
-    computed of them in f32, narrow numbers stay as they were loaded.
+    """The names of all vectors along the columns, or of none if they do not fit into a consumer's registers.
+
+    A thread has its part of each vector as it was loaded, narrow numbers packed, beside its part of the tile of every
+    tensor and of one tile of results, in f32.
     """
     found = [one for one in region.sources if one.spans == {Role.COLUMN}]
     if (
@@ -39,18 +41,20 @@ def held_vectors(region: Region, s: Structure, machine: Machine) -> frozenset[st
 
 
 def _of_all_tiles(region: Region, s: Structure) -> bool:
-    """Whether a block goes from tile to tile of whole rows, whose neighbours a thread has."""
+    """Whether a block goes from tile to tile, each of whole rows, and a thread has neighbours of a row: the columns
+    of its elements are then the same in all tiles.
+    """
     whole, tiles = region.whole_rows and not (region.contractions or s.flat), region.row_tiles
     return s.persistent and not s.resident and whole and not (reduces_outer(tiles) or lie_both_ways(tiles))
 
 
 def _registers(source: Source, columns: int) -> int:
-    """Registers of a thread for so many columns of a vector, as it was loaded."""
+    """Registers that a thread needs for so many columns of a vector, as it was loaded."""
     return -(-columns * source.view.dtype.bits // 32)
 
 
 def _available(s: Structure, machine: Machine) -> int:
-    """Registers of a consumer's thread, where all that an SM has are its blocks'."""
+    """Registers that a consumer's thread may have: its share of an SM's, less those of the warps beside consumers."""
     warps = s.blocks_an_sm * s.consumers * s.consumer_warps
     left = machine.registers_per_sm // machine.threads_per_warp - _HELPERS * machine.setmaxnreg_min_registers
     return min(left // warps, machine.setmaxnreg_max_registers)

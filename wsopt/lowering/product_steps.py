@@ -1,5 +1,6 @@
-"""The steps of a loop of products that has nothing between them. What is computed of their operands stands beside
-them, or apart, in a role of its own.
+"""The steps of a loop of products with no arithmetic between them, one feeding another.
+
+What is computed of their operands stands beside the products, or apart, in a role of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The structures of kernels of rows whose blocks have one tile each, several on an SM at a time.
+"""The structures of kernels of rows whose blocks have one tile each, several of them resident on an SM at a time.
 
-Threads read and store by address. While a block computes others of its SM read; what is on the way has its place in
-registers, and the hardware deals out the tiles.
+Threads load and store by address, and have no ring: what is under way arrives in registers. While one block computes,
+others of its SM load, and the hardware deals out the tiles.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from wsopt.tensors.statements import Reduction
 from wsopt.tensors.views import Role, pow2
 
 _WARPS, _WARPS_AN_SM, _WARPS_OF_ELEMENTS = (1, 2, 4, 8, 16), (16, 32, 48), (16, 24, 32, 48)
-"""Of a block, and of all blocks of an SM, where rows are reduced and where they are not: with fewer too little is on
-the way, with more registers are too few. A norm of 8192 columns by 24 warps of 64 elements a thread took 5 % longer
-than by 32 of 32, bias and gelu 3 % less (`docs/calibration/h200_blocks_warps.json`).
+"""Warps of a block, and of all blocks of an SM where rows are reduced and where they are not: with fewer warps too
+few loads are under way, with more a thread has too few registers. A norm of 8192 columns by 24 warps of 64 elements a
+thread took 5 % longer than by 32 of 32, bias and gelu 3 % less (`docs/calibration/h200_blocks_warps.json`).
 """
 _ELEMENTS, _OF_PARTS = (8, 16, 32, 64), (32, 64)
-"""Of a tile that a thread has, and of a part of rows that no SM holds: parts are many, and what is done once a part
-serves more elements (kernels with 16 took up to 1.2 times as long).
+"""Elements that a thread has of a tile, and of a part of rows that no SM holds: parts are many, and larger ones share
+what is done once a part (kernels with 16 elements took up to 1.2 times as long).
 """
 _WARPS_OF_PARTS = (32, 48)
-"""Of all blocks of an SM where rows are in parts: with 16 warps a cross-entropy over 128,256 columns took 143 us
+"""Warps of all blocks of an SM where rows are in parts: with 16 a cross-entropy over 128,256 columns took 143 us
 where 130 were predicted, and 123 with 32 (`docs/calibration/h200_parts_by_threads.json`).
 """
 _ELEMENTS_AHEAD, _WARPS_AHEAD = 16, (24, 28, 32)
-"""Of a part that a thread has where it reads the next one meanwhile, which takes registers besides, and the warps of
-an SM: pieces of flat rows alone. A cross-entropy over 128,256 columns takes 142 us so with 24 or 28 warps, and 124
-with 32, for which Triton 3.9 has no registers (same file).
+"""Elements that a thread has of a part where it loads the next one meanwhile, which takes registers too, and the
+warps of an SM; only for pieces of flat rows. A cross-entropy over 128,256 columns takes 142 us so with 24 or 28
+warps, and 124 with 32, for which Triton 3.9 has no registers (same file).
 """
 _COLUMNS, _LONG_ROW_COLUMNS = (512, 1024, 2048, 4096), (2048, 4096)
-"""Columns of a tile that has not all."""
+"""Columns of a tile that has not all columns of its rows, and of a part of rows that no SM holds."""
 _TURNED_COLUMNS = (32, 64, 128, 256)
-"""The same where some tensors lie turned, and both sides of a tile are neighbours in memory."""
+"""Columns of such a tile where some tensors lie transposed, so that either side of a tile is contiguous in one."""
 _LEAST_BLOCKS, _MOST_BLOCKS = 4, 32
-"""Blocks on an SM: of fewer all compute at once at times, while nothing is read (rows of 16,384 columns took 4 to
-10 % longer than copies into rings), and the hardware has no more.
+"""Blocks on an SM. Fewer at times all compute at once, and nothing is loaded meanwhile: rows of 16,384 columns took 4
+to 10 % longer so than with copies into rings. The hardware holds no more.
 """
 
 
@@ -67,7 +67,7 @@ def ends_late_enough(region: Region, columns: int) -> bool:
 
 
 def _of_rows(region: Region, machine: Machine) -> Iterator[Structure]:
-    """Those of a region as it is, or of one whose rows are pieces of a flat row."""
+    """The structures of a region as it is, of its long rows in parts, or of its rows as pieces of one flat row."""
     if not may_be_resident(region):
         return
     every = pow2(region.extent(Role.COLUMN))
@@ -90,8 +90,8 @@ def _of_rows(region: Region, machine: Machine) -> Iterator[Structure]:
 
 
 def _shares(region: Region) -> Iterator[tuple[int, bool, int]]:
-    """Elements of a tile that a thread has, whether it reads those of the next part meanwhile, and the warps of all
-    blocks of an SM.
+    """Choices of: elements of a tile that a thread has; whether it loads those of the next part meanwhile; warps of
+    all blocks of an SM.
     """
     if not region.running:
         warps = _WARPS_AN_SM if region.whole_rows else _WARPS_OF_ELEMENTS

@@ -66,7 +66,9 @@ class Rows(Maker):
         return Load(member, None, member.shape, Signal())
 
     def _loads(self, share: float) -> Iterator[Load]:
-        """The copies of a tile, of which tensors have a `share`: of each tensor one for every consumer."""
+        """The copies of a tile, of each tensor one for every consumer. Tensors have a `share` of the tile's elements:
+        those before the end of the rows.
+        """
         region, s = self.region, self.s
         members = map(self.member, region.operands)
         # Rows that are read twice come from L2 the second time, as far as they are kept there.
@@ -85,8 +87,8 @@ class Rows(Maker):
         return (1 + again) / region.passes
 
     def _fetched(self, view: View, nbytes: float) -> float:
-        """Bytes that a tile's copy of a tensor brings from device memory: none of what other batches' tiles bring, of
-        which L2 has it; a share of them where all tensors are alike for several batches.
+        """Bytes that a tile's copy of a tensor brings from device memory, not from L2. A tensor that several batches
+        share comes from L2 for all but the first of them; beside one that varies along all batches it counts as none.
         """
         if self._once(view):
             return nbytes
@@ -96,7 +98,7 @@ class Rows(Maker):
         return max(1.0, nbytes / math.prod(apart))
 
     def _once(self, view: View) -> bool:
-        """Whether a tensor's tiles are each copied once, for it varies along all batches."""
+        """Whether each tile of a tensor is copied once: the tensor varies along all batches."""
         return all(role in view.roles for role in OUTER if self.region.extent(role) > 1)
 
     def _row_parts(self, share: float) -> Iterator[Part]:
@@ -148,8 +150,8 @@ class Rows(Maker):
         return is_turned(view) and lie_both_ways(self.region.row_tiles)
 
     def _across(self, views: Sequence[View]) -> int:
-        """Elements of tensors that lie turned, each as often as threads collide that read them from shared memory; of
-        those that threads move twice, to there and back, where they exchange them.
+        """Accesses of shared memory for elements of transposed tensors. One that a copy brings counts as often as its
+        bank conflicts repeat the read; one that threads load and then exchange counts twice, to write and to read it.
         """
         s, tiles = self.s, self.region.row_tiles
         cut = s.rows, s.columns, s.consumer_warps, self.machine
@@ -160,7 +162,7 @@ class Rows(Maker):
 
     @property
     def _beside(self) -> tuple[Source, ...]:
-        """The sources besides the tiles that are iterations, that are read for each of them."""
+        """The vectors and scalars that are loaded for every tile: neither its tensors nor vectors that are held."""
         held = held_vectors(self.region, self.s, self.machine)
         tiles = self.region.tile_sources
         return tuple(one for one in self.region.sources if one not in tiles and one.name not in held)
@@ -224,8 +226,8 @@ class Rows(Maker):
         return min((n * view.dtype.bits // 8 for view, n in sides if both or is_turned(view)), default=0)
 
     def _of_a_pass(self, work: Arithmetic) -> Arithmetic:
-        """Arithmetic of one of the passes over a row: on the average an iteration has its share. What threads keep is
-        exchanged behind a row's last part.
+        """Arithmetic of one of the passes over a row, averaged over the iterations of all passes. Where each thread
+        keeps reductions of its own, they are exchanged once a row, behind its last part.
         """
         passes = self.region.passes
         once = self._parts if row_sums(self.region, self.s) else 1
@@ -238,14 +240,14 @@ class Rows(Maker):
         )
 
     def _again(self, items: tuple[Item, ...], layout: RowLayout) -> Step:
-        """What a part of a row is read again for: the output's elements."""
+        """The step of a second pass over a row's parts, which computes the output's elements."""
         work = row_phase(items, self.region.statements, self._beside, self.s, layout, self.machine)
         return Step(OpKind.ELEMENTWISE, AGAIN, self._of_a_pass(work), items=items)
 
 
 def row_sums(region: Region, s: Structure) -> frozenset[str]:
     """The reductions of rows that no SM holds which each thread keeps for its own elements until the last part: all,
-    or none. Of an outer reduction a row is few threads'.
+    or none. None if the reduced axis is not contiguous: few threads share a row then.
     """
     if not region.running or reduces_outer(region.operands) or kept_by_threads(region.running) is None:
         return frozenset()
@@ -258,7 +260,7 @@ def behind_rows(region: Region) -> list[Item]:
 
 
 def part_registers(region: Region, s: Structure, machine: Machine) -> int:
-    """Registers a thread that a part of a tile's rows takes as it was read."""
+    """Registers of a thread for its elements of a part of rows, as they were read, not converted."""
     bits = sum(view.dtype.bits for view in {source.view for source in region.tile_sources})
     return math.ceil(s.rows * s.columns * bits / 32 / (s.consumer_warps * machine.threads_per_warp))
 

@@ -21,18 +21,18 @@ from wsopt.tensors.statements import Reduction
 from wsopt.tensors.views import Role, pow2
 
 _ROWS, _CONSUMERS = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 3)
-"""Of tiles of rows."""
+"""Rows of a consumer's tile, and consumers of a block."""
 _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
 """Columns of a tile of rows that are not held whole: pieces of a row that TMA copies at full rate."""
 _CHOSEN_ROWS = 16
 """Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
 _LONG_ROW_COLUMNS = (2048, 4096, LONGEST_PART)
-"""Columns of a part of rows that no SM holds: parts are many, and what is done once a part serves more elements."""
+"""Columns of a part of rows that no SM holds: parts are many, and larger ones share what is done once a part."""
 _REGISTERS = 96
-"""Of a thread, at most, for parts of rows that stay in registers: it computes with a part in f32 besides."""
+"""Registers of a thread, at most, for parts of rows that stay there: it computes with another part in f32 besides."""
 _FLAT_ELEMENTS = 32
-"""Of a part of a flat row that a thread stores: each has a place and a mask of its own at the row's ends. With 64 of
-them registers spill, and with 32 where parts of rows stay in them.
+"""Elements, at most, that a thread stores of a part of a flat row: at the row's ends each has an address and a mask
+of its own. With 64 of them registers spill; with 32 they do where parts of rows stay in registers.
 """
 _OUTER_COLUMNS = (32, 64, 128, 256, 512)
 """Columns of a tile where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
@@ -88,8 +88,8 @@ def _has(s: Structure, layout: RowLayout) -> bool:
 
 
 def _stored_by_threads(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
-    """The structure whose threads store a tile, where they may, and where it has as many elements as they then take:
-    of narrow ones that they read, more than of wider ones that copies would take from them.
+    """The structure whose threads store a tile, where they may, and where the tile is as large as its layout asks
+    for, which may be another than where copies store it.
     """
     if not may_be_stored(region):
         return
@@ -166,8 +166,8 @@ def retained_parts(region: Region, s: Structure, machine: Machine) -> tuple[int,
 
 
 def _may_be_dynamic(region: Region, s: Structure, machine: Machine) -> bool:
-    """Whether blocks may take tiles at run time: where there are more than blocks, and nothing is carried from one to
-    another, for of which tiles that is would depend on timing.
+    """Whether blocks may take tiles at run time: where tiles outnumber blocks, and no sums are carried from tile to
+    tile, as timing would then decide which tiles are summed together.
     """
     grid = grid_of(region, s)
     taken = grid.tiles // (grid.column_tiles if region.running else 1)

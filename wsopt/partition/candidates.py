@@ -1,8 +1,9 @@
 """The pieces among which a cut is chosen: connected parts of a graph of which a kernel may be made.
 
-Parts grow node by node from each node, as long as the front end takes them, and a little beyond: a product with a
-softmax behind it is refused, with the product behind that it is an attention. A part holds all that lies on a way
-between two of its nodes, for a kernel reads its inputs before it writes its outputs.
+Parts grow node by node from each node, as long as the front end takes them, and `PATIENCE` nodes beyond: what is
+refused may be taken with the next node, as a product with reductions of its rows behind it is where another product
+contracts those rows. A part holds all that lies on a way between two of its nodes, for a kernel reads its inputs
+before it writes its outputs.
 """
 
 from __future__ import annotations

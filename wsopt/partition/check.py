@@ -1,5 +1,6 @@
-"""Holds a cut.json against its graph and its kernels, without the code that made it: every step computes what the
-graph says, from what is there by then, and nothing that is still read is written over.
+"""Holds a cut.json against its graph and its kernels, without the code that made it.
+
+Every step computes what the graph says, from what is there by then, and nothing that is still read is written over.
 """
 
 from __future__ import annotations

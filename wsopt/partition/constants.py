@@ -1,5 +1,4 @@
-"""What a graph computes of constants alone, taken out of it: done once, before any launch, and handed to the kernel
-as one more constant.
+"""Values that a graph computes of constants alone: computed once, before any launch, and given as one more constant.
 
 Joined weights, a weight times a norm's, a weight in another type: none of that depends on what a call brings. It is
 folded where products read it, and what is joined is everywhere. Views of constants stay where they are, for a kernel

@@ -1,6 +1,4 @@
-"""Two builds of one graph held against each other: part by part in a table, and in sentences that say why one of them
-is faster in the model.
-"""
+"""Two builds of one graph compared: a table of their parts, and sentences that say why one is faster in the model."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Folded:
         here = {**kwargs, **({"device": torch.device("cpu")} if "device" in kwargs else {})}
         try:
             found = node.target(*args, **here)
-        except NotImplementedError:  # of a type that this operation has on no CPU
+        except NotImplementedError:  # by which torch says that a CPU has no such operation on this type
             return None
         return found if isinstance(found, torch.Tensor) else None
 

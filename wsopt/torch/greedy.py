@@ -1,5 +1,6 @@
-"""Cuts what our graphs say of an FX graph into pieces: from each product, then each reduction, then each tensor that
-is joined of several, as far as it goes.
+"""Cuts an FX graph, as far as our graphs say it, into pieces that grow one after the other as far as a kernel goes.
+
+They grow from each product first, then from each reduction, then from each tensor that is joined of several.
 """
 
 from __future__ import annotations

@@ -100,14 +100,19 @@ def lower(
         if node.op == "get_attr":
             _constant(found, module, node)
         elif node.op == "call_function" and not isinstance(node.meta.get("val"), torch.SymInt):
-            try:
-                _check_device(node, device)
-                _say(found, node, table.get(node.target))
-            except Untaken as reason:
-                if MADE not in node.meta:
-                    found.refused[node.name] = str(reason)
+            _say_or_refuse(found, node, table.get(node.target), device)
     found._computed = found.computed
     return found
+
+
+def _say_or_refuse(found: Lowered, node: fx.Node, entry: Entry | None, device: str | None) -> None:
+    """Say a call by its entry, or note why it stays in FX; nothing is noted of a node that this backend made."""
+    try:
+        _check_device(node, device)
+        _say(found, node, entry)
+    except Untaken as reason:
+        if MADE not in node.meta:
+            found.refused[node.name] = str(reason)
 
 
 def _constant(found: Lowered, module: fx.GraphModule, node: fx.Node) -> None:

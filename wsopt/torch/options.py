@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -16,6 +16,23 @@ WORDS = {
     "take": ("predicted", "all", "measure"),
 }
 """The words that an option may be."""
+
+
+_WANTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "machine": (lambda value: isinstance(value, str), "a card's name or a path"),
+    "workers": (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+        "a number of processes, or 0 for all cores",
+    ),
+    "wait": (lambda value: isinstance(value, bool), "True or False"),
+    "frozen": (lambda value: isinstance(value, bool), "True or False"),
+    "scheduler": (
+        lambda value: isinstance(value, str | None),
+        "the address of a Dask scheduler, such as tcp://10.0.0.1:8786",
+    ),
+    "inductor": (lambda value: isinstance(value, Mapping), "names of settings with values"),
+}
+"""Of options that are not one of some words, whether a value is right, and what they want instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,55 +69,60 @@ def read_options(given: Mapping[str, Any] | None, mode: str | None) -> Options:
     Raises InputError with all faults.
     """
     values = dict(given or {})
-    faults: list[Problem] = []
-    if mode is not None and mode != "default":
-        if mode == "measure":
-            values.setdefault("take", "measure")
-        elif mode == "async":
-            values.setdefault("wait", False)
-        else:
-            told = f'{mode!r}; the backend wsopt knows "default", "measure" and "async"'
-            faults.append(Problem("/mode", told))
-    names = [one.name for one in fields(Options)]
-    faults += [
-        Problem(f"/{name}", f"unknown option{hint(name, names)}; there are {', '.join(names)}")
-        for name in values
-        if name not in names
-    ]
-    faults += [
-        Problem(f"/{name}", f"{values[name]!r}; wants one of {', '.join(words)}")
-        for name, words in WORDS.items()
-        if name in values and values[name] not in words
-    ]
-    if not isinstance(values.get("machine", ""), str):
-        faults.append(Problem("/machine", f"{values['machine']!r}; wants a card's name or a path"))
-    workers = values.get("workers", 0)
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
-        faults.append(Problem("/workers", f"{workers!r}; wants a number of processes, or 0 for all cores"))
-    if not isinstance(values.get("wait", True), bool):
-        faults.append(Problem("/wait", f"{values['wait']!r}; wants True or False"))
-    elif not values.get("wait", True) and values.get("take") == "measure":
-        faults.append(Problem("/wait", "take 'measure' waits: nothing else is to run while it measures"))
-    if not isinstance(values.get("frozen", False), bool):
-        faults.append(Problem("/frozen", f"{values['frozen']!r}; wants True or False"))
-    if not isinstance(values.get("scheduler"), str | None):
-        told = f"{values['scheduler']!r}; wants the address of a Dask scheduler, such as tcp://10.0.0.1:8786"
-        faults.append(Problem("/scheduler", told))
-    if not isinstance(values.get("inductor", {}), Mapping):
-        faults.append(Problem("/inductor", f"{values['inductor']!r}; wants names of settings with values"))
-    elif values.get("inductor") and values.get("rest", "inductor") != "inductor":
-        faults.append(Problem("/inductor", "does not go with rest 'eager', which Inductor has no part in"))
-    else:
-        faults += _unknown_settings(values.get("inductor", {}))
+    faults = _take_mode(values, mode)
+    faults += [*_unknown_names(values), *_wrong_values(values), *_clashes(values)]
     if faults:
         raise InputError("options of the backend wsopt", faults)
     return Options(**values)
 
 
+def _take_mode(values: dict[str, Any], mode: str | None) -> list[Problem]:
+    """Set the option that a mode stands for, if it is not given. The fault of a mode that there is not."""
+    match mode:
+        case None | "default":
+            pass
+        case "measure":
+            values.setdefault("take", "measure")
+        case "async":
+            values.setdefault("wait", False)
+        case _:
+            told = f'{mode!r}; the backend wsopt knows "default", "measure" and "async"'
+            return [Problem("/mode", told)]
+    return []
+
+
+def _unknown_names(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """The faults of options that there are not."""
+    names = [one.name for one in fields(Options)]
+    for name in values:
+        if name not in names:
+            yield Problem(f"/{name}", f"unknown option{hint(name, names)}; there are {', '.join(names)}")
+
+
+def _wrong_values(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """The faults of options with a value that they cannot have."""
+    for name, words in WORDS.items():
+        if name in values and values[name] not in words:
+            yield Problem(f"/{name}", f"{values[name]!r}; wants one of {', '.join(words)}")
+    for name, (is_right, wanted) in _WANTED.items():
+        if name in values and not is_right(values[name]):
+            yield Problem(f"/{name}", f"{values[name]!r}; wants {wanted}")
+
+
+def _clashes(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """The faults of options that do not go together, and of settings that Inductor does not have."""
+    if values.get("wait", True) is False and values.get("take") == "measure":
+        yield Problem("/wait", "take 'measure' waits: nothing else is to run while it measures")
+    settings = values.get("inductor")
+    if isinstance(settings, Mapping) and settings:
+        if values.get("rest", "inductor") != "inductor":
+            yield Problem("/inductor", "does not go with rest 'eager', which Inductor has no part in")
+        else:
+            yield from _unknown_settings(settings)
+
+
 def _unknown_settings(settings: Mapping[Any, Any]) -> list[Problem]:
     """The faults of settings that Inductor does not have."""
-    if not settings:
-        return []
     from torch._inductor import config
 
     known = config.get_config_copy()

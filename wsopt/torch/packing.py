@@ -1,8 +1,7 @@
-"""Constants that a kernel reads packed: made by the piece's prepack when it is first called, and anew when one of the
-tensors that they are made of was written to.
+"""Constants that a kernel reads packed: made by the piece's prepack at its first call, and again after a change.
 
-A change in place is seen by torch's version counters. What is captured in a CUDA graph is replayed without a look at
-them, so nothing is packed unless the user has said that weights are frozen.
+A change in place of a tensor that they are made of is seen by torch's version counters. What is captured in a CUDA
+graph is replayed without a look at them, so nothing is packed unless the user has said that weights are frozen.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from wsopt.graph.infer import OpFault
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import AttrValue, DType, Node, Operand, TensorType
-from wsopt.torch.axes import axes_for, merged_before, over, shared_atoms, without_ones
+from wsopt.torch.axes import axes_for, merged_before, over, without_ones
+from wsopt.torch.broadcasting import aligned, batch_of
 from wsopt.torch.copies import Copies
 from wsopt.torch.integers import Integers
 from wsopt.torch.sizes import changes
@@ -23,7 +24,6 @@ from wsopt.torch.values import (
     plain_dims,
     regrouped,
     repeated_dims,
-    split_as,
 )
 
 NUMBERS = {
@@ -213,12 +213,14 @@ class Writer:
         if not 2 <= len(values) <= len(OPS["concat"].operands):
             raise Untaken(f"{len(values)} tensors one behind the other")
         values = [self._merged(value, [dim]) for value in values]
-        aligned, dims = self._aligned([replace(x, dims=_replaced(x.dims, dim, (Atom(1),))) for x in values])
+        alike, dims = aligned(
+            [replace(x, dims=_replaced(x.dims, dim, (Atom(1),))) for x in values], self.nodes
+        )
         dtype = next((self.dtype(one) for one in values if isinstance(one.tensor, str)), DType.F32)
         own = [value.dims[dim] for value in values]
         found = [
             self._spread(replace(x, dims=_replaced(x.dims, dim, y)), _replaced(dims, dim, y), dtype)
-            for x, y in zip(aligned, own, strict=True)
+            for x, y in zip(alike, own, strict=True)
         ]
         axis = sum(len(one) for one in found[0].dims[:dim])
         operands = [self._tensor(replace(x, tensor=self._shaped(x, x.held, rank))) for x in found]
@@ -250,9 +252,9 @@ class Writer:
 
     def elementwise(self, op: str, *values: Value, **attrs: AttrValue) -> Value:
         """An elementwise operation, its operands broadcast as in NumPy."""
-        aligned, dims = self._aligned(values)
-        runs = axes_for(aligned, self.types, self.nodes)
-        operands = [self._shaped(value, over(value.held, runs)) for value in aligned]
+        alike, dims = aligned(values, self.nodes)
+        runs = axes_for(alike, self.types, self.nodes)
+        operands = [self._shaped(value, over(value.held, runs)) for value in alike]
         if not any(isinstance(operand, str) for operand in operands):
             raise Untaken(f"{op} of numbers alone")
         return Value(self.node(op, operands, **attrs), dims)
@@ -305,7 +307,7 @@ class Writer:
         contracted = -1 if transpose_b else -2
         a, b = self._merged(a, [len(a.dims) - 1]), self._merged(b, [len(b.dims) - 2, len(b.dims) - 1])
         rank = max(len(a.dims), len(b.dims)) - 2
-        (first, second), batch = self._aligned((_batch(a, rank), _batch(b, rank)))
+        (first, second), batch = aligned((batch_of(a, rank), batch_of(b, rank)), self.nodes)
         rows = a.dims[-2]
         # Rows of several atoms are batches of rows, of which a kernel makes rows again.
         outer = rows[:-1] if len(rows) > 1 else ()
@@ -336,31 +338,6 @@ class Writer:
         tensor = self._shaped(value, value.held)
         return replace(value, tensor=self.node("softmax", [tensor]))
 
-    def _aligned(self, values: Sequence[Value]) -> tuple[list[Value], tuple[Dim, ...]]:
-        """The values with as many dimensions of the same atoms, and the dimensions of what they broadcast to."""
-        rank = max(len(value.dims) for value in values)
-        padded = [((Atom(1),),) * (rank - len(value.dims)) + value.dims for value in values]
-        columns: list[list[Dim]] = []
-        for dims in zip(*padded, strict=True):
-            extents = [math.prod(atom.extent for atom in dim) for dim in dims]
-            most = max(extents)
-            if any(extent not in (1, most) for extent in extents):
-                raise Untaken("shapes that do not broadcast")
-            told = [isinstance(x.tensor, str) and n == most for x, n in zip(values, extents, strict=True)]
-            known = [(x, dim) for x, dim, is_told in zip(values, dims, told, strict=True) if is_told]
-            atoms = shared_atoms(known, self.nodes) if known else (most,)
-            columns.append(
-                [
-                    split_as(dim, atoms) if is_told else tuple(Atom(n, n > 1) for n in atoms)
-                    for dim, is_told in zip(dims, told, strict=True)
-                ]
-            )
-        aligned = [
-            replace(value, dims=tuple(column[number] for column in columns))
-            for number, value in enumerate(values)
-        ]
-        return aligned, tuple(map(_broadcast, columns))
-
     def index(self, shape: Shape, axis: int) -> Value:
         """The index along a dimension, the same for all others."""
         dims = tuple((Atom(n, i != axis and n > 1),) for i, n in enumerate(shape))
@@ -377,17 +354,3 @@ def number(value: float, shape: Sequence[int] = ()) -> Value:
 
 def _replaced(dims: tuple[Dim, ...], place: int, dim: Dim) -> tuple[Dim, ...]:
     return (*dims[:place], dim, *dims[place + 1 :])
-
-
-def _batch(value: Value, rank: int) -> Value:
-    """The leading dimensions of an operand of a product, `rank` of them."""
-    own = value.dims[:-2]
-    return replace(value, dims=(*(((Atom(1),),) * (rank - len(own))), *own))
-
-
-def _broadcast(dims: Sequence[Dim]) -> Dim:
-    """The dimension of what values of these dimensions, of the same atoms, broadcast to."""
-    return tuple(
-        Atom(atoms[0].extent, all(atom.held == 1 < atom.extent for atom in atoms))
-        for atoms in zip(*dims, strict=True)
-    )
