@@ -37,17 +37,21 @@ times, of 16 nearly four times as long (`docs/calibration/h200_turned_rows.json`
 """
 
 
-def memory_cycles(nbytes: int, tiles: int, machine: Machine, from_l2: float = 0.0, piece: int = 0) -> int:
-    """Cycles for which bytes hold an SM's share of device memory, or its path from L2 where that is narrower or more
-    bytes come `from_l2`. Bytes that lie apart in pieces of so many take longer; 0 of those that lie together.
+def memory_cycles(
+    nbytes: int, tiles: int, machine: Machine, from_l2: float = 0.0, piece: int = 0, *, written: bool = False
+) -> int:
+    """Cycles for which bytes that are read, or `written`, hold an SM's share of device memory, or its path from L2
+    where that is narrower or more bytes come `from_l2`. Bytes that lie apart in pieces of so many take longer; 0 of
+    those that lie together.
 
     To the nearest grain: rounded up, a tile of few rows would pay more for each than one of many.
     """
     sharers = min(tiles, machine.sm_count)
-    share = machine.dram_sustained_bandwidth / sharers / (machine.sustained_clock_mhz * 1e6)
+    seconds = machine.memory_seconds(0 if written else nbytes, nbytes if written else 0)
+    shared = seconds * sharers * machine.sustained_clock_mhz * 1e6
     path = load_cycles(max(nbytes, from_l2), machine)
     longer = 1 + (_PIECE / piece) ** 4 if piece else 1.0
-    return max(1, round(max(nbytes / share * longer, path) / TILE_GRAIN)) * TILE_GRAIN
+    return max(1, round(max(shared * longer, path) / TILE_GRAIN)) * TILE_GRAIN
 
 
 @functools.lru_cache(maxsize=1024)  # every order of tiles asks for the same few copies

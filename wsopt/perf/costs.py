@@ -118,7 +118,7 @@ def _store(store: Store, machine: Machine) -> Cost:
     accesses = _accesses(store.by_address, store.at_once, _STORE, machine)
     issue += store.values * latency.smem_store + accesses
     drain = latency.tma_store / 2 + load_cycles(store.copied, machine) if store.outputs else 0.0
-    memory = memory_cycles(store.copied, store.tiles, machine, piece=store.piece)
+    memory = memory_cycles(store.copied, store.tiles, machine, piece=store.piece, written=True)
     pipes = ((Unit.SHARED, shared + accesses), (Unit.MEMORY, memory))
     return Cost(math.ceil(issue), math.ceil(issue + drain), pipes=pipes)
 

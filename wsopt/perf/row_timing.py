@@ -7,6 +7,7 @@ much of that shows depends on when blocks begin.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import busiest
@@ -52,11 +53,23 @@ def time_of_rows(program: TileProgram, fixed: Waves, machine: Machine) -> Time:
     """
     if program.structure.resident:
         return _of_blocks_side_by_side(program, fixed, machine)
-    units = fixed.waves * busiest(program, machine, Unit.MEMORY)
-    share = program.tiles / machine.sm_count
-    lines = (Line(share, -share * beyond_memory(program, machine)), Line(0.0, units))
     knee = _STAGGERED_KNEE if program.structure.staggered else machine.copy_knee
-    return Time(lines, None, knee, fixed.start + fixed.fill, fixed.tail, apart=_late(program))
+    rounds = Time((), None, knee, fixed.start + fixed.fill, fixed.tail, apart=_late(program))
+    busy, share = busiest(program, machine, Unit.MEMORY), program.tiles / machine.sm_count
+    if not program.long_rows:
+        return replace(rounds, lines=_lines(program, machine, share, fixed.waves * busy))
+    # A row's parts are one block's: where few blocks are in the last round, memory has less to do than their SMs.
+    every, parts = program.grid.batch * program.grid.row_tiles / machine.sm_count, program.row_parts
+    whole = math.ceil(every) - 1
+    before = _lines(program, machine, share * whole / every, whole * parts * busy) if whole else ()
+    return replace(
+        rounds, lines=before, last=_lines(program, machine, share * (1 - whole / every), parts * busy)
+    )
+
+
+def _lines(program: TileProgram, machine: Machine, share: float, units: float) -> tuple[Line, Line]:
+    """Cycles that device memory takes for so many tiles an SM, by II, and those that an SM's units take."""
+    return Line(share, -share * beyond_memory(program, machine)), Line(0.0, units)
 
 
 _STAGGERED_KNEE = 20.0
@@ -80,8 +93,8 @@ def _of_blocks_side_by_side(program: TileProgram, fixed: Waves, machine: Machine
     rounds = in_rounds(program, machine)
     last = Line(program.tiles / machine.sm_count - rounds.slope, 0.0)
     return Time(
-        (last, Line(0.0, rounds.base)), None, _ROUNDS_KNEE, fixed.start + fixed.fill, fixed.tail,
-        apart=Line(rounds.slope, 0.0),
+        (Line(rounds.slope, 0.0),) if rounds.slope else (), None, _ROUNDS_KNEE, fixed.start + fixed.fill, fixed.tail,
+        last=(last, Line(0.0, rounds.base)),
     )  # fmt: skip
 
 

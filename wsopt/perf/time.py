@@ -42,7 +42,8 @@ NOTHING = Line(0.0, 0.0)
 @dataclass(frozen=True, slots=True)
 class Time:
     """Cycles of the busiest SM by II, not below `least`: `before`, `apart`, the norm of `lines` with the exponent
-    `knee`, and `after`. `loop` are those of the loops alone, if they are not the norm itself.
+    `knee`, that of the `last` round's where it is another one, and `after`. `loop` are those of the loops alone, if
+    they are not the norms themselves.
     """
 
     lines: tuple[Line, ...]
@@ -52,6 +53,7 @@ class Time:
     after: float = 0.0
     least: float = 0.0
     apart: Line = NOTHING
+    last: tuple[Line, ...] = ()
 
     def at(self, ii: float) -> float:
         """Cycles from the first block's start to the last store, whatever the clock."""
@@ -63,5 +65,6 @@ class Time:
         return self._norm(ii) if self.loop is None else self.loop.at(ii)
 
     def _norm(self, ii: float) -> float:
-        parts = tuple(line.at(ii) for line in self.lines)
-        return max(parts) if self.knee == math.inf else norm(parts, self.knee)
+        """The norm of lines, and that of the last round's."""
+        rounds = (tuple(line.at(ii) for line in lines) for lines in (self.lines, self.last) if lines)
+        return math.fsum(max(parts) if self.knee == math.inf else norm(parts, self.knee) for parts in rounds)
