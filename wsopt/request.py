@@ -71,29 +71,27 @@ class Request:
 
     def build(self) -> Build | CutBuild:
         """The build. A graph of which nothing else is said gets several kernels where no single one computes it, and
-        where they are clearly faster; under a time limit the second is not asked.
+        where they are clearly faster; under a time limit that is asked of few long rows alone.
         """
         if self.cut:
-            return self._several()
+            return self._several(self.seconds)
         if self.tuned:
             return self._measured()
         if self.under is not None:
-            return self._one()
-        return one_or_several(
-            self.graph, self.machine, self._one, self._several, weighed=self.seconds is None
-        )
+            return self._one(self.seconds)
+        return one_or_several(self.graph, self.machine, self._one, self._several, seconds=self.seconds)
 
-    def _one(self) -> Build:
+    def _one(self, seconds: float | None) -> Build:
         under = FREE if self.under is None else self.under
-        task = BuildTask(self.graph, self.machine, under=under, seconds=self.seconds)
+        task = BuildTask(self.graph, self.machine, under=under, seconds=seconds)
         return build_at(self.scheduler, task, use_cache=self.use_cache, progress=self.progress)
 
-    def _several(self) -> CutBuild:
+    def _several(self, seconds: float | None) -> CutBuild:
         with workers_at(self.scheduler) as workers:
             return build_cut(
                 self.graph,
                 self.machine,
-                seconds=self.seconds,
+                seconds=seconds,
                 use_cache=self.use_cache,
                 workers=workers,
                 progress=self.progress,
