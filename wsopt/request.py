@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from wsopt.batch import BuildTask, build_at
 from wsopt.build import Build
+from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.partition.build import CutBuild
@@ -74,7 +75,7 @@ class Request:
         where they are clearly faster; under a time limit that is asked of few long rows alone.
         """
         if self.cut:
-            return self._several(self.seconds)
+            return self._several(UNLIMITED if self.seconds is None else Deadline(self.seconds))
         if self.tuned:
             return self._measured()
         if self.under is not None:
@@ -86,12 +87,12 @@ class Request:
         task = BuildTask(self.graph, self.machine, under=under, seconds=seconds)
         return build_at(self.scheduler, task, use_cache=self.use_cache, progress=self.progress)
 
-    def _several(self, seconds: float | None) -> CutBuild:
+    def _several(self, deadline: Deadline) -> CutBuild:
         with workers_at(self.scheduler) as workers:
             return build_cut(
                 self.graph,
                 self.machine,
-                seconds=seconds,
+                deadline=deadline,
                 use_cache=self.use_cache,
                 workers=workers,
                 progress=self.progress,

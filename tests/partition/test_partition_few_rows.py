@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import simulated
 
+from wsopt.deadline import Deadline
 from wsopt.errors import InfeasibleError, LoweringError, TimeOverError, UndecidedError
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.reference import evaluate, random_inputs
@@ -257,8 +259,8 @@ def asked(
         seen.append("one")
         return SimpleNamespace(summary={"predicted_us": 9.0}, what="one")
 
-    def several(limit: float | None) -> Any:
-        assert limit is None or (seconds is not None and limit < seconds)
+    def several(limit: Deadline) -> Any:
+        assert limit.seconds == (math.inf if seconds is None else seconds / 2)
         seen.append("several")
         if late:
             raise TimeOverError("late")
@@ -273,3 +275,19 @@ def test_few_long_rows_are_cut_in_a_limited_time_too(h200: Machine) -> None:
         assert asked(graph, h200, seconds) == ("several", ["several"]), "one takes more than 10 us at least"
     assert asked(graph, h200, 60.0, late=True) == ("one", ["several", "one"])
     assert asked(over_two_axes(264, 128, 256), h200, 60.0) == ("one", ["one"])
+
+
+def test_the_time_is_not_begun_anew_for_several_where_one_fits_none(h200: Machine) -> None:
+    began, given = list[float](), list[Deadline]()
+
+    def one(limit: float | None) -> Any:
+        assert limit == 60
+        began.append(time.monotonic())
+        raise InfeasibleError("spills")
+
+    def several(deadline: Deadline) -> Any:
+        given.append(deadline)
+
+    one_or_several(over_two_axes(264, 128, 256), h200, one, several, seconds=60)
+    assert given[0].seconds == 60
+    assert given[0].began <= began[0]

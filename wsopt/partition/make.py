@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from wsopt.build import Build
 from wsopt.cache import BuildCache, build_key, cache_folder
-from wsopt.deadline import Deadline
+from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.entries import extended
 from wsopt.errors import InfeasibleError, LoweringError, TimeOverError, UndecidedError
 from wsopt.folder import KERNELS, machine_text
@@ -47,18 +46,18 @@ def build_cut(
     graph: Graph,
     machine: Machine,
     *,
-    seconds: float | None = None,
+    deadline: Deadline = UNLIMITED,
     use_cache: bool = True,
     workers: Workers = LOCAL,
     progress: Progress = lambda stage, done, total: None,
 ) -> CutBuild:
     """Compile a graph to the kernels that compute it in the least predicted time, one after the other; `workers`
-    search them. `seconds` limits all of it: what there was no time for, the summary says under `skipped`.
+    search them. The `deadline` limits all of it: what there was no time for, the summary says under `skipped`.
 
     Raises LoweringError where kernels do not compute all of it, with the nodes and reasons, and TimeOverError where
     the time is over before each has its checked kernel; nothing is written.
     """
-    deadline = Deadline(math.inf if seconds is None else seconds)
+    began = time.monotonic()
     require_target(machine)
     graph = written_out(graph)
     use_cache = use_cache and not extended()
@@ -74,7 +73,7 @@ def build_cut(
         record, files = _files(_best(graph, cutter), machine)
         if use_cache and not record.skipped:
             cache.put(key, files)
-    return cut_build(files, time.monotonic() - deadline.began)
+    return cut_build(files, time.monotonic() - began)
 
 
 def _best(graph: Graph, cutter: Cutter) -> Cut:
@@ -141,28 +140,28 @@ def one_or_several(
     graph: Graph,
     machine: Machine,
     one: Callable[[float | None], Build],
-    several: Callable[[float | None], CutBuild],
+    several: Callable[[Deadline], CutBuild],
     *,
     seconds: float | None = None,
 ) -> Build | CutBuild:
     """The build of `one` kernel, or of `several` where one does not compute the graph, or where several are clearly
-    faster by the model; each is asked with the seconds that it may take, None for as many as it wants. In a limited
+    faster by the model; one is asked with the seconds that it may take, None for as many as it wants. In a limited
     time the last is asked of few long rows alone.
     """
+    deadline = UNLIMITED if seconds is None else Deadline(seconds)
     if is_refused(graph, machine):
-        return several(seconds)
+        return several(deadline)
     if seconds is None and is_weighed(graph, machine):
         return if_several_are_faster(
-            lambda: one(None), lambda: several(None), lambda: _least_us(graph, machine)
+            lambda: one(None), lambda: several(deadline), lambda: _least_us(graph, machine)
         )
     if seconds is not None and has_few_long_rows(graph, machine):
-        deadline = Deadline(seconds)
         return if_several_are_faster(
             lambda: one(deadline.share(1, 1)),
-            lambda: several(_CUT_SHARE * seconds),
+            lambda: several(Deadline(_CUT_SHARE * seconds)),
             lambda: _least_us(graph, machine),
         )
-    return unless_infeasible(lambda: one(seconds), lambda: several(seconds))
+    return unless_infeasible(lambda: one(seconds), lambda: several(deadline))
 
 
 def _least_us(graph: Graph, machine: Machine) -> float:
