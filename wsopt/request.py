@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from wsopt.batch import BuildTask, build_at
 from wsopt.build import Build
+from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.partition.build import CutBuild
@@ -72,29 +73,27 @@ class Request:
 
     def build(self) -> Build | CutBuild:
         """The build. A graph of which nothing else is said gets several kernels where no single one computes it, and
-        where they are clearly faster; under a time limit the second is not asked.
+        where they are clearly faster; under a time limit that is asked of few long rows alone.
         """
         if self.cut:
-            return self._several()
+            return self._several(UNLIMITED if self.seconds is None else Deadline(self.seconds))
         if self.tuned:
             return self._measured()
         if self.under is not None:
-            return self._one()
-        return one_or_several(
-            self.graph, self.machine, self._one, self._several, weighed=self.seconds is None
-        )
+            return self._one(self.seconds)
+        return one_or_several(self.graph, self.machine, self._one, self._several, seconds=self.seconds)
 
-    def _one(self) -> Build:
+    def _one(self, seconds: float | None) -> Build:
         under = FREE if self.under is None else self.under
-        task = BuildTask(self.graph, self.machine, under=under, seconds=self.seconds)
+        task = BuildTask(self.graph, self.machine, under=under, seconds=seconds)
         return build_at(self.scheduler, task, use_cache=self.use_cache, progress=self.progress)
 
-    def _several(self) -> CutBuild:
+    def _several(self, deadline: Deadline) -> CutBuild:
         with workers_at(self.scheduler) as workers:
             return build_cut(
                 self.graph,
                 self.machine,
-                seconds=self.seconds,
+                deadline=deadline,
                 use_cache=self.use_cache,
                 workers=workers,
                 progress=self.progress,

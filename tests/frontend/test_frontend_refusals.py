@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -211,6 +212,14 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     "pow": (
         lambda g: g.pow(product(g), g.input("e", (512,), "f32"), name="y"),
         "node y: pow of these operands is not lowered",
+    ),
+    "not a number": (
+        lambda g: g.add(product(g), math.nan, name="y"),
+        "node p: no output depends on its result; leave it out",
+    ),
+    "power of zero": (
+        lambda g: g.cast(g.pow(product(g), 0.0), dtype="bf16", name="y"),
+        "node p: no output depends on its result; leave it out",
     ),
     "condition": (constant_condition, "node y: a condition of where is the same everywhere; leave it out"),
 }

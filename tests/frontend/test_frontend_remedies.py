@@ -40,6 +40,19 @@ def places(g: GraphBuilder) -> Symbol:
     return g.cast(g.iota(shape=(64, 128), axis=0), "bf16", name="at")
 
 
+def with_a_product(number: float | None) -> Body:
+    """A product, and beside it a second one to which a number is added, if there is one."""
+
+    def body(g: GraphBuilder) -> tuple[Symbol, ...]:
+        x, w = g.input("x", (256, 128), "bf16"), g.input("w", (128, 512), "bf16")
+        first = g.cast(g.matmul(x, w), "bf16", name="y")
+        if number is None:
+            return (first,)
+        return first, g.add(g.matmul(x, g.input("b", (128, 512), "bf16"), name="q"), number, name="z")
+
+    return body
+
+
 def soft_columns(shape: tuple[int, int]) -> Body:
     """The softmax of products of positions and frequencies, along the positions: neighbours are of different rows."""
 
@@ -372,6 +385,9 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "outputs with different axes": Remedy(
         outputs(both=True), "a kernel has one tile for all: give each a graph of its own", outputs(both=False)
+    ),
+    "a product that does not count": Remedy(
+        with_a_product(math.nan), "leave it out, and store outside of the graph", with_a_product(None)
     ),
     "a reshape of one row's result": Remedy(
         after("reshape"), "leave it out, and reshape the result after the call", after("")

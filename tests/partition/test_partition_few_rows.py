@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,14 +13,15 @@ import numpy as np
 import pytest
 import simulated
 
-from wsopt.errors import InfeasibleError, LoweringError, UndecidedError
+from wsopt.deadline import Deadline
+from wsopt.errors import InfeasibleError, LoweringError, TimeOverError, UndecidedError
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.partition.cut import cut, cutter_of, settled
 from wsopt.partition.few_rows import with_parts_of_rows
-from wsopt.partition.make import build_cut, if_several_are_faster, is_weighed
+from wsopt.partition.make import build_cut, if_several_are_faster, is_weighed, one_or_several
 from wsopt.partition.pieces import Piece
 from wsopt.partition.prices import Level, Price, Prices
 
@@ -244,3 +246,48 @@ def test_one_kernel_is_not_made_where_its_least_time_is_longer(least: float, mad
 
     assert if_several_are_faster(one, lambda: cut, lambda: least) is cut
     assert len(asked) == made
+
+
+def asked(
+    graph: Graph, machine: Machine, seconds: float | None, *, late: bool = False
+) -> tuple[str, list[str]]:
+    """What is built of a graph whose cut takes 10 us, and its one kernel 9, and who was asked within the seconds."""
+    seen = list[str]()
+
+    def one(limit: float | None) -> Any:
+        assert (limit is None) == (seconds is None)
+        seen.append("one")
+        return SimpleNamespace(summary={"predicted_us": 9.0}, what="one")
+
+    def several(limit: Deadline) -> Any:
+        assert limit.seconds == (math.inf if seconds is None else seconds / 2)
+        seen.append("several")
+        if late:
+            raise TimeOverError("late")
+        return SimpleNamespace(record=SimpleNamespace(steps=(None, None), predicted_us=10.0), what="several")
+
+    return cast(Any, one_or_several(graph, machine, one, several, seconds=seconds)).what, seen
+
+
+def test_few_long_rows_are_cut_in_a_limited_time_too(h200: Machine) -> None:
+    graph = over_two_axes(4096, 4096)
+    for seconds in (None, 60.0):
+        assert asked(graph, h200, seconds) == ("several", ["several"]), "one takes more than 10 us at least"
+    assert asked(graph, h200, 60.0, late=True) == ("one", ["several", "one"])
+    assert asked(over_two_axes(264, 128, 256), h200, 60.0) == ("one", ["one"])
+
+
+def test_the_time_is_not_begun_anew_for_several_where_one_fits_none(h200: Machine) -> None:
+    began, given = list[float](), list[Deadline]()
+
+    def one(limit: float | None) -> Any:
+        assert limit == 60
+        began.append(time.monotonic())
+        raise InfeasibleError("spills")
+
+    def several(deadline: Deadline) -> Any:
+        given.append(deadline)
+
+    one_or_several(over_two_axes(264, 128, 256), h200, one, several, seconds=60)
+    assert given[0].seconds == 60
+    assert given[0].began <= began[0]

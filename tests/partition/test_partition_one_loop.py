@@ -11,6 +11,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.partition.cut import cutter_of
 from wsopt.partition.one_loop import with_one_loop
+from wsopt.partition.pitched_copies import with_pitched_masks
 from wsopt.partition.prices import Prices
 
 
@@ -82,3 +83,33 @@ def test_a_sum_whose_products_others_read_stays_as_it_is() -> None:
     scores = g.add(first, g.matmul(k, q, transpose_b=True))
     graph = _attended(g, scores, v)
     assert with_one_loop(graph) is graph
+
+
+def masked(rows: int, keys: int, heads: int = 2, *, penalty: bool = False) -> Graph:
+    """Attention to keys that a mask a batch keeps, as it is or as a penalty that is computed of it."""
+    g = GraphBuilder("masked")
+    q, k, v = (g.input(name, (3, heads, rows if name == "q" else keys, 64), "bf16") for name in "qkv")
+    keep, scores = g.input("keep", (3, 1, 1, keys), "bool"), g.matmul(q, k, transpose_b=True)
+    if penalty:
+        return _attended(g, g.add(scores, g.where(keep, 0.0, -1e9, name="penalty")), v)
+    return _attended(g, g.where(keep, scores, -1e9), v)
+
+
+@pytest.mark.parametrize("penalty", [False, True])
+def test_a_mask_whose_rows_tma_does_not_begin_with_is_copied(penalty: bool) -> None:
+    graph = masked(40, 100, penalty=penalty)
+    written, inputs = with_pitched_masks(graph), random_inputs(graph, 0)
+    assert {one.name for one in written.consumers("keep")} == {"keep_with_room"}
+    assert (evaluate(written, inputs)["o"] == evaluate(graph, inputs)["o"]).all()
+    assert (
+        with_pitched_masks(masked(40, 112, penalty=penalty)).nodes == masked(40, 112, penalty=penalty).nodes
+    )
+
+
+@pytest.mark.parametrize("penalty", [False, True])
+def test_scores_stay_out_of_memory_beside_such_a_mask(h200: Machine, penalty: bool) -> None:
+    cutter = cutter_of(masked(512, 1501, 8, penalty=penalty), Prices(h200))
+    chosen = cutter.chosen()
+    assert chosen is not None
+    *_, last = sorted(cutter.ours(chosen), key=lambda piece: len(piece.nodes))
+    assert sum(node.op == "matmul" for node in last.graph.nodes) == 2

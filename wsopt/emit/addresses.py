@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from wsopt.emit.names import Names
-from wsopt.tensors.views import Output, Role, Source, View
+from wsopt.tensors.views import FULL, Output, Role, Source, View
 
 T = TypeVar("T", Source, Output)
+
+FARTHEST = 2**31 - 1
+"""Elements that an offset of 32 bits reaches; a stride, which is an argument of 32 bits, is no more either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,30 @@ class ByAddress(Generic[T]):
         """The kernel's arguments for it."""
         return (self.pointer, *(name for _, name in self.strides))
 
+    @property
+    def counted_wide(self) -> frozenset[Role]:
+        """The axes along which places are of 64 bits: a tile's rows and columns, and where another tensor chooses."""
+        of, chosen = self.of, self.of.view.chosen
+        if of.has_columns if isinstance(of, Output) else of.spans == FULL:
+            return FULL
+        return frozenset({Role.ROW, chosen.role}) if chosen else frozenset()
+
+    @property
+    def far(self) -> frozenset[Role]:
+        """The other axes along which the graph's own extents reach farther than 32 bits. Their strides are widened;
+        each axis' offset is added to the pointer by itself.
+        """
+        view: View = self.of.view
+        reach = {
+            role: (extent - 1 + view.first.get(role, 0)) * stride
+            for role, extent, stride in zip(view.roles, view.extents, view.strides, strict=True)
+        }
+        return frozenset(r for r, _ in self.strides if reach[r] > FARTHEST) - self.counted_wide
+
     def at(self, index: Mapping[Role, str]) -> str:
         """The addresses of the elements at these places along the axes."""
-        known = dict(self.strides)
-        view: View = self.of.view
+        view, far = self.of.view, self.far
+        known = {role: f"gl.cast({name}, gl.int64)" if role in far else name for role, name in self.strides}
         places = {
             role: f"({at} + {view.first[role]})" if role in view.first else at for role, at in index.items()
         }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
 from wsopt.emit import dynamic, over_rows, records, resident, shares, splits
-from wsopt.emit.addresses import ByAddress, places_name
+from wsopt.emit.addresses import FARTHEST, ByAddress, places_name
 from wsopt.emit.consumer_of import consumer_of
 from wsopt.emit.grid import tiles
 from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, shape_of
@@ -40,7 +40,7 @@ from wsopt.tensors.views import FAR, Bound, Output, Role, Source, View
 _BOX_EXTENT = 256
 """Elements of a tensor map's box along one dimension at most (CUDA driver API, cuTensorMapEncodeTiled)."""
 
-_MOST_ELEMENTS = 2**31 - 1
+_MOST_ELEMENTS = FARTHEST
 """Elements of a workspace, whose places the kernel counts in 32 bits."""
 
 _ROWS, _COLUMNS, _STREAM, _K_ITERATIONS = map(
@@ -85,6 +85,7 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
             *_extent_checks(read, {named(name): extent for name, extent in extents.items()}),
             *_stored_checks(plan, extents),
             *_schedule_checks(plan, least),
+            *_offset_checks(plan),
             *_extent_checks(((o.name, shape_of(o.name, o.rank), o.shape) for o in outputs), {}),
         ),
         arguments=tuple(_arguments(plan)),
@@ -249,6 +250,22 @@ def _count_checks(plan: KernelPlan) -> Iterator[Check]:
         yield Check(every, "at_most", _MOST_ELEMENTS, told)
 
 
+def _offset_checks(plan: KernelPlan) -> Iterator[Check]:
+    """Conditions on what is read and written by address: strides are arguments of 32 bits, and offsets are of 32 bits
+    along an axis that did not reach farther.
+    """
+    for one in _by_address(plan):
+        view, steps, extents = one.of.view, axis_strides(one.of.view), axis_extents(one.of.view)
+        wide = one.far | one.counted_wide
+        for role, _ in one.strides:
+            at = view.roles.index(role)
+            last = 1 if role in wide else extents[at] + (view.first.get(role, 0) - 1)
+            told = "lie" if role in wide else "reach"
+            again = "" if role in wide else ": compile the graph at these extents"
+            where = f"tensor {view.tensor}: elements along the {role} axis {told} 2^31 elements or more apart"
+            yield Check(last * steps[at], "at_most", FARTHEST, (where + again,))
+
+
 def _mask_checks(bounds: Bounds) -> Iterator[Check]:
     """Conditions on a call's extents that follow from the masks.
 
@@ -290,17 +307,21 @@ def _mask_checks(bounds: Bounds) -> Iterator[Check]:
 # --- arguments ------------------------------------------------------------------------------------------
 
 
-def _arguments(plan: KernelPlan) -> Iterator[Argument]:
-    """The kernel's arguments in order: tensor maps, tensors passed by address, extents, the order of tiles."""
-    yield from map(_tensor_map, (*plan.moved, *plan.inputs.values(), *plan.outputs.values()))
-    by_address: list[ByAddress[Source] | ByAddress[Output]] = [
+def _by_address(plan: KernelPlan) -> list[ByAddress[Source] | ByAddress[Output]]:
+    """All that threads read and write by address, in the order of the kernel's arguments."""
+    return [
         *([plan.offsets] if plan.offsets else []),
         *plan.vectors.values(),
         *plan.outputs_by_address,
         *over_rows.outputs(plan),
         *plan.ragged.values(),
     ]
-    for one in by_address:
+
+
+def _arguments(plan: KernelPlan) -> Iterator[Argument]:
+    """The kernel's arguments in order: tensor maps, tensors passed by address, extents, the order of tiles."""
+    yield from map(_tensor_map, (*plan.moved, *plan.inputs.values(), *plan.outputs.values()))
+    for one in _by_address(plan):
         view, steps = one.of.view, axis_strides(one.of.view)
         yield PointerArgument(one.pointer, view.tensor, view.dtype)
         yield from (ScalarArgument(name, steps[view.roles.index(role)]) for role, name in one.strides)

@@ -20,6 +20,7 @@ FIRST_ELEMENT = (
     "dense copy of what is read"
 )
 OWN_OUTPUTS = "make each part that is computed an output, and join them outside of the graph"
+NO_PRODUCT = "leave it out, and store outside of the graph what the output is without it"
 OWN_GRAPH = "give each a graph of its own"
 
 # For element types of operands and of inputs that no instruction takes, views of results, and

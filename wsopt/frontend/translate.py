@@ -7,6 +7,7 @@ the graph says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isnan
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -26,10 +27,13 @@ from wsopt.frontend.reading import (
 )
 from wsopt.frontend.reducing import logsumexp, norm, of_places, quantized, reduction, softmax
 from wsopt.frontend.segments import offsets_use
-from wsopt.frontend.values import Draft, Pool, Rule, Term
+from wsopt.frontend.values import Draft, Pool, Rule, Term, Value, reachable
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Node
 from wsopt.tensors.views import K_BLOCK, Role
+
+_ARITHMETIC = ("add", "sub", "mul", "div", "maximum", "minimum")
+"""Primitives that give what is not a number wherever an operand is none."""
 
 
 def _product(reader: Reader, node: Node) -> Term:
@@ -161,7 +165,31 @@ def translate(axes: Axes) -> Draft:
         for piece, term in enumerate(reader.joined.get(name) or (reader.values[name],))
     ]
     terms, pieces_of = (tuple(part) for part in zip(*stored, strict=True))
+    _check_products_count(reader.pool, terms)
     return Draft(axes, reader.raw, reader.pool, terms, pieces_of)
+
+
+def _check_products_count(pool: Pool, outputs: tuple[Term, ...]) -> None:
+    """Refuse products on which no output depends, for what is computed of them is the same whatever they are: the
+    compiler leaves them out, and a kernel without its products is none that was asked for.
+    """
+    found = {term for term in outputs if isinstance(term, str)}
+    for name, value in reversed(pool.values.items()):
+        if name in found and not _is_fixed(value):
+            found.update(arg for arg in value.args if isinstance(arg, str))
+    unread = reachable(pool, outputs) - found
+    for value in (value for name, value in pool.values.items() if name in unread):
+        if value.primitive in ("product", "contract"):
+            raise LoweringError(f"node {value.node}: no output depends on its result; {remedies.NO_PRODUCT}")
+
+
+def _is_fixed(value: Value) -> bool:
+    """Whether a value is the same whatever is computed before it: arithmetic with what is not a number, a choice
+    between equal numbers.
+    """
+    if value.primitive == "where":
+        return value.args[1] == value.args[2] and not isinstance(value.args[1], str)
+    return value.primitive in _ARITHMETIC and any(isinstance(arg, float) and isnan(arg) for arg in value.args)
 
 
 def _read_node(reader: Reader, node: Node) -> None:

@@ -362,8 +362,11 @@ def _full_like(value: Tensor, fill: Any) -> Tensor:
     return Tensor(np.full(value.shape, fill, value.dtype.numpy), value.dtype, value.layout)
 
 
-def _cast(value: Tensor, dtype: DType) -> Tensor:
-    return value.to(dtype)
+def _cast(value: Tensor | int, dtype: DType) -> Tensor:
+    """A tensor's elements in another type, or a scalar of the kernel's, which is a number here."""
+    return (
+        value.to(dtype) if isinstance(value, Tensor) else Tensor(np.asarray(value, dtype.numpy), dtype, None)
+    )
 
 
 _PLAIN: dict[str, Any] = {

@@ -20,7 +20,7 @@ from wsopt.partition.cover import Chosen, Option, cover, coverable
 from wsopt.partition.norms import with_norms
 from wsopt.partition.one_loop import with_one_loop
 from wsopt.partition.pieces import Piece, bare_pieces
-from wsopt.partition.pitched_copies import with_pitched_copies
+from wsopt.partition.pitched_copies import with_pitched_copies, with_pitched_masks
 from wsopt.partition.prices import Level, Price, Prices
 from wsopt.partition.transpositions import with_exchanges
 from wsopt.partition.turned_scales import with_turned_scales
@@ -241,14 +241,14 @@ def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cut
     kernels do not compute all of it, those of the graph with choices written out may. That is tried first where a
     node is one that no kernel computes as it is written. Last comes either graph with copies of operands of products,
     which have room behind rows that TMA could not begin with, and with transpositions of many axes as several. Where
-    kernels compute it, it may be written with operands with which one loop holds two products; that is taken if it is
-    clearly less at the rooflines.
+    kernels compute it, it may be written with operands or masks with which one loop holds two products; that is taken
+    if it is clearly less at the rooflines.
     """
     graph = needed(graph)
     if others is None:
         graph = with_norms(with_turned_scales(graph), prices.machine)
     found = _computing(graph, prices, others)
-    looped = with_one_loop(graph) if others is None else graph
+    looped = with_pitched_masks(with_one_loop(graph)) if others is None else graph
     if looped is graph:
         return found
     again = _computing(looped, prices, others)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from wsopt.build import Build
 from wsopt.cache import BuildCache, build_key, cache_folder
-from wsopt.deadline import Deadline
+from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.entries import extended
-from wsopt.errors import InfeasibleError, LoweringError, UndecidedError
+from wsopt.errors import InfeasibleError, LoweringError, TimeOverError, UndecidedError
 from wsopt.folder import KERNELS, machine_text
 from wsopt.frontend.region import find_region
 from wsopt.frontend.slices import with_sliced_inputs
@@ -47,18 +46,18 @@ def build_cut(
     graph: Graph,
     machine: Machine,
     *,
-    seconds: float | None = None,
+    deadline: Deadline = UNLIMITED,
     use_cache: bool = True,
     workers: Workers = LOCAL,
     progress: Progress = lambda stage, done, total: None,
 ) -> CutBuild:
     """Compile a graph to the kernels that compute it in the least predicted time, one after the other; `workers`
-    search them. `seconds` limits all of it: what there was no time for, the summary says under `skipped`.
+    search them. The `deadline` limits all of it: what there was no time for, the summary says under `skipped`.
 
     Raises LoweringError where kernels do not compute all of it, with the nodes and reasons, and TimeOverError where
     the time is over before each has its checked kernel; nothing is written.
     """
-    deadline = Deadline(math.inf if seconds is None else seconds)
+    began = time.monotonic()
     require_target(machine)
     graph = written_out(graph)
     use_cache = use_cache and not extended()
@@ -74,7 +73,7 @@ def build_cut(
         record, files = _files(_best(graph, cutter), machine)
         if use_cache and not record.skipped:
             cache.put(key, files)
-    return cut_build(files, time.monotonic() - deadline.began)
+    return cut_build(files, time.monotonic() - began)
 
 
 def _best(graph: Graph, cutter: Cutter) -> Cut:
@@ -112,13 +111,19 @@ def as_numbers(graph: SymbolicGraph, machine: Machine) -> str:
 def is_weighed(graph: Graph, machine: Machine) -> bool:
     """Whether several kernels may well be faster than the one that computes a graph, which is not refused: its loop
     does with what streams what a kernel before it could do once. It has no scores to multiply, or widens keys and
-    values. Or the graph has a few long rows, of whose parts several SMs may have some, or a kernel would make them of
-    several axes.
+    values. Or the graph has a few long rows.
     """
-    if with_parts_of_rows(graph, machine) is not graph or joins_few_long_rows(graph, machine):
+    if has_few_long_rows(graph, machine):
         return True
     region = first_program(graph, machine).region
     return region.chained and (bool(region.widened) or not any(map(is_scores, region.contractions)))
+
+
+def has_few_long_rows(graph: Graph, machine: Machine) -> bool:
+    """Whether a graph has a few long rows, of whose parts several SMs may have some, or a kernel would make them of
+    several axes. One kernel leaves most SMs idle, and may take a hundred times as long.
+    """
+    return with_parts_of_rows(graph, machine) is not graph or joins_few_long_rows(graph, machine)
 
 
 _CLEARLY = 0.9
@@ -127,22 +132,36 @@ less a sum of predictions says nothing, and launches and a workspace are saved.
 """
 
 
+_CUT_SHARE = 0.5
+"""Of a limited time, what a cut may take that is looked for beside one kernel."""
+
+
 def one_or_several(
     graph: Graph,
     machine: Machine,
-    one: Callable[[], Build],
-    several: Callable[[], CutBuild],
+    one: Callable[[float | None], Build],
+    several: Callable[[Deadline], CutBuild],
     *,
-    weighed: bool = True,
+    seconds: float | None = None,
 ) -> Build | CutBuild:
     """The build of `one` kernel, or of `several` where one does not compute the graph, or where several are clearly
-    faster by the model, if that may be `weighed`.
+    faster by the model; one is asked with the seconds that it may take, None for as many as it wants. In a limited
+    time the last is asked of few long rows alone.
     """
+    deadline = UNLIMITED if seconds is None else Deadline(seconds)
     if is_refused(graph, machine):
-        return several()
-    if weighed and is_weighed(graph, machine):
-        return if_several_are_faster(one, several, lambda: _least_us(graph, machine))
-    return unless_infeasible(one, several)
+        return several(deadline)
+    if seconds is None and is_weighed(graph, machine):
+        return if_several_are_faster(
+            lambda: one(None), lambda: several(deadline), lambda: _least_us(graph, machine)
+        )
+    if seconds is not None and has_few_long_rows(graph, machine):
+        return if_several_are_faster(
+            lambda: one(deadline.share(1, 1)),
+            lambda: several(Deadline(_CUT_SHARE * seconds)),
+            lambda: _least_us(graph, machine),
+        )
+    return unless_infeasible(lambda: one(seconds), lambda: several(deadline))
 
 
 def _least_us(graph: Graph, machine: Machine) -> float:
@@ -154,9 +173,13 @@ def if_several_are_faster(
     one: Callable[[], Build], several: Callable[[], CutBuild], least_us: Callable[[], float]
 ) -> Build | CutBuild:
     """The build of `one` kernel, or of `several` where those are clearly faster by the model, or no structure of one
-    fits. The one is not made where several are faster than the least that it takes.
+    fits. The one is not made where several are faster than the least that it takes, and is all where their time is
+    over.
     """
-    cut = several()
+    try:
+        cut = several()
+    except TimeOverError:
+        return one()
     if len(cut.record.steps) == 1:
         return one()
     if cut.record.predicted_us < _CLEARLY * least_us():

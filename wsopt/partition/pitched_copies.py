@@ -1,18 +1,21 @@
-"""Operands of products whose rows TMA could not begin with, written out as copies whose rows have room behind them.
+"""Operands of products, and masks of scores, whose rows TMA could not begin with, as copies with room behind rows.
 
 A row of such a tensor is no multiple of 16 bytes, or rows are no such multiple apart. Zeros behind each (`pad`) make
 both one, and a slice of that has what was there before: to a product it is the operand, with rows that lie apart. A
 kernel of its own copies it, and the tensor lies in the workspace (`between.py`). A dense constant matrix that is read
 once is not copied at every call: its kernel has it padded before the first launch.
+
+What is computed with scores streams beside them, and comes by TMA too, as a mask of 1,500 keys for each batch does.
+Without room behind its rows scores would lie in memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wsopt.frontend.kinds import is_matmul, is_pointwise
+from wsopt.frontend.kinds import feeding, is_matmul, is_pointwise
 from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node, TensorType, row_major_strides
@@ -23,7 +26,16 @@ from wsopt.tensors.views import TMA_BITS
 
 def with_pitched_copies(graph: Graph) -> Graph:
     """The graph with a copy of each operand of products whose rows TMA could not begin with; itself without any."""
-    edges = dict(_edges(graph))
+    return _with_copies(graph, dict(_edges(graph)))
+
+
+def with_pitched_masks(graph: Graph) -> Graph:
+    """The graph with a copy of each tensor beside scores whose rows TMA could not begin with; itself without any."""
+    return _with_copies(graph, dict(_beside_scores(graph)))
+
+
+def _with_copies(graph: Graph, edges: Mapping[tuple[str, int], str]) -> Graph:
+    """The graph with copies of tensors where they are read; itself where none are."""
     if not edges:
         return graph
     taken = names_of(graph)
@@ -57,6 +69,29 @@ def _edges(graph: Graph) -> Iterator[tuple[tuple[str, int], str]]:
                 yield (reader.name, at), tensor
     for node in filter(is_pointwise, graph.nodes):
         yield from (((node.name, at), name) for at, name in enumerate(node.inputs) if name in found)
+
+
+def _beside_scores(graph: Graph) -> Iterator[tuple[tuple[str, int], str]]:
+    """The same of what is computed with scores: of products, before other products, along the axis that streams."""
+    operands = (name for node in graph.nodes if is_matmul(node) for name in node.tensors[:2])
+    before, behind = feeding(graph.nodes, operands), set[str]()
+    for node in graph.nodes:
+        if is_matmul(node) or not behind.isdisjoint(node.tensors):
+            behind.add(node.name)
+    scores = [node for node in graph.nodes if is_pointwise(node) and node.name in before & behind]
+    for node in scores:
+        beside = feeding(graph.nodes, set(node.tensors) - behind)
+        for reader in (node, *(one for one in graph.nodes if is_pointwise(one) and one.name in beside)):
+            for place, name in enumerate(reader.inputs):
+                if isinstance(name, str) and name in beside and _streams_unpitched(graph, name, reader, node):
+                    yield (reader.name, place), name
+
+
+def _streams_unpitched(graph: Graph, tensor: str, reader: Node, scores: Node) -> bool:
+    """Whether a tensor of several rows, which no elementwise node computes, has the keys of scores along them."""
+    shape, node = graph.type_of(tensor).shape, graph.producer(tensor)
+    several = math.prod(shape[:-1]) > 1 and shape[-1:] == scores.type.shape[-1:]
+    return several and not (node and is_pointwise(node)) and _is_unpitched(graph, tensor, reader)
 
 
 def _is_unpitched(graph: Graph, tensor: str, reader: Node) -> bool:
