@@ -175,9 +175,18 @@ def _say_item(found: Lowered, node: fx.Node) -> None:
     if not isinstance(results, tuple):
         raise Untaken(f"a result of {getattr(source, 'target', source)}, which is not taken")
     if not isinstance(place, int) or place >= len(results):
-        raise Untaken(f"result {place} of {getattr(source, 'target', source)} is not said")
+        whose = f"result {place} of {getattr(source, 'target', source)}"
+        raise Untaken(f"{whose} is none that our graphs say; it is {_use_of(node)}")
     found.writer.group = str(getattr(source, "name", ""))
     found.values[node.name] = _finished(found, node, results[place])
+
+
+def _use_of(node: fx.Node) -> str:
+    """What an FX node is for, in words: a result of the graph may be kept for a backward graph."""
+    told = (
+        "a result of the graph" if user.op == "output" else f"read by {user.target}" for user in node.users
+    )
+    return " and ".join(dict.fromkeys(told)) or "read by nothing"
 
 
 def _finished(found: Lowered, node: fx.Node, value: Value) -> Value:
