@@ -45,12 +45,19 @@ def there_and_back(g: GraphBuilder, y: Symbol) -> Symbol:
     return g.relu(g.transpose(g.relu(g.transpose(y, perm=SWAP)), perm=SWAP))
 
 
+def with_a_triangle(g: GraphBuilder, y: Symbol) -> Symbol:
+    """A mask by rows and columns, whose axes change places with those of what is masked."""
+    rows, columns = (g.iota(shape=shape, axis=axis) for shape, axis in (((1, 32, 1), 1), ((1, 1, 48), 2)))
+    return g.transpose(g.where(columns >= rows, y, 0.0) + rows, perm=SWAP)
+
+
 TURNED: dict[str, Build] = {
     "alone": lambda g, y: g.transpose(y, perm=SWAP),
     "with a bias": with_bias,
     "with a residual": with_residual,
     "read by others": with_positions,
     "there and back": there_and_back,
+    "with a triangle": with_a_triangle,
 }
 
 

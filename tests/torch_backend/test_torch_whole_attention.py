@@ -152,6 +152,14 @@ def test_what_is_trained_is_decomposed_as_ever() -> None:
     assert torch.allclose(inputs[0].grad, gradient, atol=1e-5)
 
 
+def test_the_reason_of_a_result_that_is_not_said_tells_what_it_is_for() -> None:
+    inputs = tuple(one.requires_grad_() for one in given())
+    with watching() as seen:
+        with_pieces(plain)(*inputs).sum().backward()
+    (reason,) = (why for why in seen[0].lowered.refused.values() if why.startswith("result 1 of "))
+    assert reason.endswith("is none that our graphs say; it is a result of the graph")
+
+
 def test_what_is_computed_in_another_type_is_decomposed_as_ever() -> None:
     def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=B):

@@ -77,12 +77,19 @@ class _Writer:
         node = self.graph.producer(name)
         if node is None or input_path(self.graph, name) is not None:
             return self._node(name, "transpose", (name,), {"perm": perm})
+        if node.op == "iota":
+            return self._counted(node, perm)
         if is_pointwise(node):
             return self._elements(node, perm)
         if node.op == "transpose":
             own = node.attr("perm", tuple)
             return self._turned(node.tensors[0], tuple(own[axis] for axis in perm))
         return self._product(node, perm) if is_matmul(node) else None
+
+    def _counted(self, node: Node, perm: Perm) -> str:
+        """Places along an axis, which is another one in another order."""
+        shape, axis = node.attr("shape", tuple), perm.index(node.attr("axis", int))
+        return self._node(node.name, "iota", (), {"shape": tuple(shape[one] for one in perm), "axis": axis})
 
     def _elements(self, node: Node, perm: Perm) -> str | None:
         """An elementwise operation in another order, and so all that it reads."""

@@ -23,6 +23,7 @@ from wsopt.torch.folding import SMALL, Folded
 from wsopt.torch.integers import Integers
 from wsopt.torch.nested import CALLING
 from wsopt.torch.operations import TABLE
+from wsopt.torch.say_products import OPERANDS
 from wsopt.torch.symbols import Symbols, symbols_of
 from wsopt.torch.table import Entry
 from wsopt.torch.values import Untaken, Value
@@ -147,7 +148,10 @@ def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
         why = "its graphs are cut by themselves" if node.target in CALLING else ""
         raise Untaken(f"{node.target}: {why}" if why else f"no entry for {node.target}")
     try:
-        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: _operand(found, one, node))
+        dense = {node.args[place] for place in OPERANDS.get(node.target, ())}
+        args, kwargs = fx.map_arg(
+            (node.args, node.kwargs), lambda one: _operand(found, one, node, dense=one in dense)
+        )
         _check_form(write, w, args, kwargs)
         result = write(w, *args, **kwargs)
         result = result if isinstance(result, tuple) else _finished(found, node, result)
@@ -176,9 +180,18 @@ def _say_item(found: Lowered, node: fx.Node) -> None:
     if not isinstance(results, tuple):
         raise Untaken(f"a result of {getattr(source, 'target', source)}, which is not taken")
     if not isinstance(place, int) or place >= len(results):
-        raise Untaken(f"result {place} of {getattr(source, 'target', source)} is not said")
+        whose = f"result {place} of {getattr(source, 'target', source)}"
+        raise Untaken(f"{whose} is none that our graphs say; it is {_use_of(node)}")
     found.writer.group = str(getattr(source, "name", ""))
     found.values[node.name] = _finished(found, node, results[place])
+
+
+def _use_of(node: fx.Node) -> str:
+    """What an FX node is for, in words: a result of the graph may be kept for a backward graph."""
+    told = (
+        "a result of the graph" if user.op == "output" else f"read by {user.target}" for user in node.users
+    )
+    return " and ".join(dict.fromkeys(told)) or "read by nothing"
 
 
 def _finished(found: Lowered, node: fx.Node, value: Value) -> Value:
@@ -228,12 +241,13 @@ def _in_type(held: float, dtype: torch.dtype) -> float:
     return found
 
 
-def _operand(found: Lowered, node: fx.Node, reader: fx.Node) -> Any:
-    """The value of an argument: said before, or a tensor that comes from FX."""
-    known = found.values.get(node.name, found.functions.get(node.name))
-    if known is not None:
+def _operand(found: Lowered, node: fx.Node, reader: fx.Node, *, dense: bool) -> Any:
+    """The value of an argument: said before, or a tensor that comes from FX. An operand of a product, which is to be
+    `dense`, comes from FX as well where FX has all elements of what is said with fewer, repeated.
+    """
+    known, val = found.values.get(node.name, found.functions.get(node.name)), node.meta.get("val")
+    if known is not None and not (dense and _repeats(known) and _has_every_element(val)):
         return known
-    val = node.meta.get("val")
     if isinstance(val, torch.SymInt):
         return found.symbols.extent(val)
     if not isinstance(val, torch.Tensor):
@@ -246,9 +260,21 @@ def _operand(found: Lowered, node: fx.Node, reader: fx.Node) -> Any:
         raise Untaken(f"{node.name} is on {val.device}")
     found.owners[node.name] = node
     value = found.writer.input(node.name, shape, dtype_of(val.dtype))
-    if short or found.narrows:
+    if known is None and (short or found.narrows):
         found.values[node.name] = value  # others do not read it as i32
     return value
+
+
+def _repeats(value: Any) -> bool:
+    """Whether a value repeats elements in its last two dimensions, as no product reads them."""
+    dims = value.dims[-2:] if isinstance(value, Value) else ()
+    return any(atom.repeated for dim in dims for atom in dim)
+
+
+def _has_every_element(val: Any) -> bool:
+    """Whether an FX node's tensor has a place in memory for each of its elements."""
+    held = isinstance(val, torch.Tensor) and val.dtype in DTYPES
+    return held and not any(isinstance(stride, int) and stride == 0 for stride in val.stride())
 
 
 _aten = torch.ops.aten

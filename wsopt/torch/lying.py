@@ -38,9 +38,13 @@ def is_made_here(node: fx.Node) -> bool:
 
 
 def repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:
-    """The dimensions that FX sees of a tensor of which it repeats elements; None of any other."""
+    """The dimensions that FX sees of a tensor of which it repeats elements; None of any other, as of one that is read
+    with all elements that FX has.
+    """
     value = lowered.values.get(lowered.owners[tensor].name)
-    return None if value is None or isinstance(value, tuple) or value.whole else value.dims
+    if value is None or isinstance(value, tuple) or value.whole or value.tensor != tensor:
+        return None
+    return value.dims
 
 
 def input_of(

@@ -1,8 +1,8 @@
 """Operands that a library copies before it multiplies them, copied in the FX graph, where pieces read the copy.
 
 No library and no kernel of ours multiplies a tensor of which neither rows nor columns have their elements side by
-side, such as the gradient of a sum, which is one number seen as many, or one whose batches lie innermost. Torch
-copies it within the product. A copy that no piece reads is taken out again.
+side, such as the gradient of a sum, which is one number seen as many, or one whose batches lie innermost; nor one row
+that is seen as many. Torch copies it within the product. A copy that no piece reads is taken out again.
 """
 
 from __future__ import annotations
@@ -11,17 +11,11 @@ import torch
 from torch import fx
 
 from wsopt.torch.lower import MADE
+from wsopt.torch.say_products import OPERANDS
 from wsopt.torch.splice import Maker
 
 aten = torch.ops.aten
 
-_OPERANDS = {
-    aten.mm.default: (0, 1),
-    aten.bmm.default: (0, 1),
-    aten.addmm.default: (1, 2),
-    aten.baddbmm.default: (1, 2),
-}
-"""The places of the operands among a product's arguments."""
 _COPY = "wsopt_operand"
 """The entry in the `meta` of a copy that was made here."""
 
@@ -31,7 +25,7 @@ def copy_operands(graph: fx.Graph) -> None:
     *_, last = graph.find_nodes(op="placeholder") or [None]
     copies: dict[fx.Node, fx.Node] = {}
     for node in list(graph.nodes):
-        for place in _OPERANDS.get(node.target, ()):
+        for place in OPERANDS.get(node.target, ()):
             operand = node.args[place]
             if not _is_copied(operand.meta["val"]):
                 continue
@@ -51,17 +45,20 @@ def leave_copies(graph: fx.Graph) -> None:
         if not copy.meta.pop(_COPY, False):
             continue
         for user in list(copy.users):
-            if user.target in _OPERANDS:
+            if user.target in OPERANDS:
                 user.replace_input_with(copy, copy.args[0])
         if not copy.users:
             graph.erase_node(copy)
 
 
 def _is_copied(val: torch.Tensor) -> bool:
-    """Whether neither of the last two dimensions of a tensor has its elements side by side, as far as is known."""
+    """Whether neither of the last two dimensions of a tensor has its elements side by side, or one of them repeats
+    them, as far as is known.
+    """
     moving = [
         stride
         for extent, stride in zip(val.shape[-2:], val.stride()[-2:], strict=True)
         if not (isinstance(extent, int) and extent == 1)
     ]
-    return bool(moving) and all(isinstance(stride, int) and stride != 1 for stride in moving)
+    known = bool(moving) and all(isinstance(stride, int) for stride in moving)
+    return known and (0 in moving or 1 not in moving)

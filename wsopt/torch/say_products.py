@@ -129,6 +129,14 @@ def _layer_norm(
 
 # --- products -------------------------------------------------------------------------------------------
 
+OPERANDS = {
+    aten.mm.default: (0, 1),
+    aten.bmm.default: (0, 1),
+    aten.addmm.default: (1, 2),
+    aten.baddbmm.default: (1, 2),
+}
+"""The places of the operands among a product's arguments."""
+
 
 @entry(aten.mm.default, aten.bmm.default)
 def _mm(w: Writer, a: Value, b: Value) -> Value:

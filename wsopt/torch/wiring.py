@@ -48,6 +48,10 @@ class Wiring:
             self.calls[node.name] = node
             if node.target is operator.getitem and node.name in self.lowered.refused and node.users:
                 self._unsaid[str(node.args[0])] = self.lowered.refused[node.name]
+            if node.name in writer.types and self.lowered.owned(node):
+                self._unsaid[node.name] = (
+                    f"products read {node.name} with all its elements, some of them repeated"
+                )
 
     def nodes_of(self, groups: Iterable[str]) -> frozenset[str]:
         """The names of the nodes of groups."""
