@@ -110,7 +110,11 @@ def test_the_time_is_that_of_the_bytes_with_a_beginning_and_an_end(rows: Example
 
 def test_an_sm_that_is_never_idle_is_what_bounds(rows: Example) -> None:
     """Ten times the memory: then the consumers' work counts."""
-    fast = replace(rows.machine, dram_sustained_bandwidth=10 * rows.machine.dram_sustained_bandwidth)
+    fast = replace(
+        rows.machine,
+        dram_sustained_bandwidth=10 * rows.machine.dram_sustained_bandwidth,
+        dram_read_bandwidth=10 * rows.machine.dram_read_bandwidth,
+    )
     found = example(fast)
     p = found.schedule.prediction
     assert p.main == pytest.approx(p.waves * busiest(found.program, fast, Unit.MEMORY), rel=0.1)

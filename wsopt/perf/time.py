@@ -61,8 +61,8 @@ class Time:
         return self.before + self.apart.at(own) + self._norm(own) + self.after
 
     def main(self, ii: float) -> float:
-        """Those of these cycles that are spent in loops."""
-        return self._norm(ii) if self.loop is None else self.loop.at(ii)
+        """Those of these cycles that are spent in loops, and until blocks that begin later are in theirs."""
+        return self.apart.at(ii) + self._norm(ii) if self.loop is None else self.loop.at(ii)
 
     def _norm(self, ii: float) -> float:
         """The norm of lines, and that of the last round's."""
