@@ -69,12 +69,32 @@ def unpacked(tensor: Tensor, dtype: str) -> Tensor:
 def exact_products() -> Iterator[None]:
     """While this lasts, torch multiplies f32 matrices in f32."""
     # On a GPU the product of f32 matrices may be done in tf32, which is no reference.
-    matmul = torch.backends.cuda.matmul
-    saved, matmul.allow_tf32 = matmul.allow_tf32, False
+    matmul, setting = torch.backends.cuda.matmul, _f32_setting()
+    saved = getattr(matmul, setting)
+    setattr(matmul, setting, _EXACT[setting])
     try:
         yield
     finally:
-        matmul.allow_tf32 = saved
+        setattr(matmul, setting, saved)
+
+
+def multiplies_in_tf32() -> bool:
+    """Whether torch may multiply f32 matrices in tf32."""
+    setting = _f32_setting()
+    return bool(getattr(torch.backends.cuda.matmul, setting) != _EXACT[setting])
+
+
+_EXACT = {"allow_tf32": False, "fp32_precision": "ieee"}
+"""torch's settings of how f32 matrices are multiplied, the older one first, and what they are for products in f32."""
+
+
+def _f32_setting() -> str:
+    """The setting that is in use: reading the older one fails where the newer one was set."""
+    try:
+        torch.backends.cuda.matmul.allow_tf32  # noqa: B018
+    except RuntimeError:
+        return "fp32_precision"
+    return "allow_tf32"
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:

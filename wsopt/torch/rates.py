@@ -198,14 +198,15 @@ def _around_us(graph: Graph, machine: Machine) -> float:
     bare = all(is_matmul(node) or node.op == "cast" or node.op in VIEWS for node in graph.nodes)
     if bare:
         return 0.0
-    half = DType.BF16.bits // 8
-    products = sum(node.type.size * half for node in graph.nodes if is_matmul(node))
+    multiplied = [graph.type_of(node.tensors[0]).dtype for node in graph.nodes if is_matmul(node)]
+    each = max(DType.BF16.bits, *(dtype.bits for dtype in multiplied)) // 8
+    products = sum(node.type.size * each for node in graph.nodes if is_matmul(node))
     operands = set(_operands(graph))
     read = sum(bytes_read(graph, one.name) for one in graph.inputs if one.name not in operands)
     written = sum(graph.type_of(name).nbytes for name in graph.outputs)
     made = {name: graph.producer(name) for name in _multiplied(graph)}
     computed = [name for name, node in made.items() if node is not None and not is_matmul(node)]
-    written += sum(graph.type_of(name).size * half for name in computed)
+    written += sum(graph.type_of(name).size * each for name in computed)
     return _bytes_us(products + read + written, machine)
 
 

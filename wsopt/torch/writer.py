@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from wsopt.graph.infer import OpFault
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import AttrValue, DType, Node, Operand, TensorType
+from wsopt.runtime.torch_reference import multiplies_in_tf32
 from wsopt.torch.axes import axes_for, merged_before, over, without_ones
 from wsopt.torch.broadcasting import aligned, batch_of
 from wsopt.torch.copies import Copies
@@ -315,7 +316,8 @@ class Writer:
             raise Untaken("a product whose rows are repeated")
         left = (*first.held, *(atom.extent for atom in rows), a.shape[-1])
         right = (*second.held, *(1 for _ in outer), *b.shape[-2:])
-        precision = "ieee" if self.dtype(a) is DType.F32 else None
+        of_f32 = "tf32" if multiplies_in_tf32() else "ieee"
+        precision = of_f32 if self.dtype(a) is DType.F32 else None
         operands = [self._shaped(a, left, 2), self._shaped(b, right, 2)]
         name = self.node(
             "matmul", operands, transpose_b=transpose_b, precision=precision, accumulate=accumulate
