@@ -34,6 +34,12 @@ NUMBERS = {
 }
 
 
+_IN_F32 = (
+    "a product of f32, which torch does not multiply in tf32, as kernels do: "
+    'torch.set_float32_matmul_precision("high") lets both'
+)
+
+
 @dataclass(slots=True)
 class Writer:
     """Nodes written so far, by name and in order, and the types of all tensors. `group` is the FX node that they are
@@ -316,8 +322,10 @@ class Writer:
             raise Untaken("a product whose rows are repeated")
         left = (*first.held, *(atom.extent for atom in rows), a.shape[-1])
         right = (*second.held, *(1 for _ in outer), *b.shape[-2:])
-        of_f32 = "tf32" if multiplies_in_tf32() else "ieee"
-        precision = of_f32 if self.dtype(a) is DType.F32 else None
+        of_f32 = self.dtype(a) is DType.F32
+        if of_f32 and not multiplies_in_tf32():
+            raise Untaken(_IN_F32)
+        precision = "tf32" if of_f32 else None
         operands = [self._shaped(a, left, 2), self._shaped(b, right, 2)]
         name = self.node(
             "matmul", operands, transpose_b=transpose_b, precision=precision, accumulate=accumulate
