@@ -100,7 +100,7 @@ def test_every_operation_has_its_lines(pages: Pages) -> None:
             "load": "tma_load(",
             "mma": "warpgroup_mma(",
             "release": "mbarrier.arrive(",
-            "store": "tma_store(",
+            "store": "gl.store(" if found.verified.schedule.structure.stored_by_threads else "tma_store(",
         }
         for op in found.verified.program.loop:
             own = [lines[number - 1] for number in linked[str(op.id)]]
