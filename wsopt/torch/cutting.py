@@ -22,6 +22,7 @@ from wsopt.graph.symbolic import said
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
+from wsopt.runtime.torch_reference import multiplies_in_tf32
 from wsopt.torch.flow import Flow, flow_of
 from wsopt.torch.forms import Forms
 from wsopt.torch.greedy import Answer, Greedy
@@ -239,9 +240,10 @@ def ways(
     elements are values like others, or some of them are left to FX, as where a kernel does not read elements
     repeated. Pieces may pack constants if they are told to.
     """
-    different = [lower(module, constants, device=device, ranges=True)]
+    precision = "tf32" if multiplies_in_tf32() else ""
+    different = [lower(module, constants, device=device, ranges=True, precision=precision)]
     for copies in different[0].writer.copies.others():
-        other = lower(module, constants, copies=copies, device=device, ranges=True)
+        other = lower(module, constants, copies=copies, device=device, ranges=True, precision=precision)
         if all(other.refused != one.refused for one in different):
             different.append(other)
     return tuple(Way(lowered, Wiring(lowered), oracle, packs) for lowered in different)

@@ -82,6 +82,7 @@ def lower(
     contents: Mapping[str, torch.Tensor] = MappingProxyType({}),
     narrows: bool = False,
     more: Mapping[Any, Entry] = MappingProxyType({}),
+    precision: str = "ieee",
 ) -> Lowered:
     """Say as much of an FX graph as the table can. `constants` are names of placeholders that nothing writes to.
 
@@ -89,10 +90,11 @@ def lower(
     are to stay, none if nothing is said of them, and what has extents that change, but for `ranges`. `contents` are
     those of placeholders that are known, from which integers and truth values are computed; if it `narrows`, other
     integers of 64 bits are read as i32.
-    `more` are entries beside those of the table.
+    `more` are entries beside those of the table. Products of f32 have a `precision`; without one they stay in FX.
     """
     symbols, table = symbols_of(module.graph) if ranges else Symbols(), {**TABLE, **more}
-    writer = Writer(copies=copies or Copies(), integers=Integers(limits=symbols.limits))
+    integers = Integers(limits=symbols.limits)
+    writer = Writer(copies=copies or Copies(), integers=integers, precision=precision)
     found = Lowered(module.graph, frozenset(constants), writer, symbols=symbols, narrows=narrows)
     found.folded.symbols = symbols
     for node in module.graph.nodes:

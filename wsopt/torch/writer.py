@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from wsopt.graph.infer import OpFault
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import AttrValue, DType, Node, Operand, TensorType
-from wsopt.runtime.torch_reference import multiplies_in_tf32
 from wsopt.torch.axes import axes_for, merged_before, over, without_ones
 from wsopt.torch.broadcasting import aligned, batch_of
 from wsopt.torch.copies import Copies
@@ -44,7 +43,7 @@ _IN_F32 = (
 class Writer:
     """Nodes written so far, by name and in order, and the types of all tensors. `group` is the FX node that they are
     written for, and `shape` the shape of its result; `groups` says so of each node. `copies` says which of those that
-    repeat elements are values like others.
+    repeat elements are values like others. Products of f32 have a `precision`; without one there are none.
     """
 
     types: dict[str, TensorType] = field(default_factory=dict)
@@ -54,6 +53,7 @@ class Writer:
     shape: Shape = ()
     integers: Integers = field(default_factory=Integers)
     copies: Copies = field(default_factory=Copies)
+    precision: str = "ieee"
     _counts: Counter[str] = field(default_factory=Counter)
 
     def input(self, name: str, shape: Shape, dtype: DType) -> Value:
@@ -322,10 +322,9 @@ class Writer:
             raise Untaken("a product whose rows are repeated")
         left = (*first.held, *(atom.extent for atom in rows), a.shape[-1])
         right = (*second.held, *(1 for _ in outer), *b.shape[-2:])
-        of_f32 = self.dtype(a) is DType.F32
-        if of_f32 and not multiplies_in_tf32():
+        precision = self.precision if self.dtype(a) is DType.F32 else None
+        if not precision and self.dtype(a) is DType.F32:
             raise Untaken(_IN_F32)
-        precision = "tf32" if of_f32 else None
         operands = [self._shaped(a, left, 2), self._shaped(b, right, 2)]
         name = self.node(
             "matmul", operands, transpose_b=transpose_b, precision=precision, accumulate=accumulate
