@@ -10,9 +10,6 @@ from wsopt.emit.plan import KernelPlan
 
 _LATER = "Every other block reads later: so it reads rows while its neighbours store theirs, and memory serves all."
 
-BEGIN_LATE = "begin_late"
-"""The kernel's function that lets time pass in every other block."""
-
 
 def constants(plan: KernelPlan) -> list[tuple[str, int | None, str]]:
     """The time by which every other block begins later, in nanoseconds."""
@@ -24,4 +21,4 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | None, str]]:
 
 def begin(plan: KernelPlan) -> list[str]:
     """The lines of a loading warp in front of its first copy that may wait for the kernel before."""
-    return [f"# {_LATER}", f"{BEGIN_LATE}(LATER_NS)"] if plan.s.staggered else []
+    return [f"# {_LATER}", "begin_late(LATER_NS)"] if plan.s.staggered else []
