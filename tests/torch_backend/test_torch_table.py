@@ -53,6 +53,7 @@ INT = {"dtype": torch.int64, "layout": torch.strided, "device": torch.device("cp
 
 EIGHTH, OTHER = (normal(rows, 64).to(torch.float8_e4m3fn) for rows in (16, 32))
 IMAGE = normal(2, 16, 4, 4, dtype=torch.bfloat16), normal(8, 16, 1, 1, dtype=torch.bfloat16)
+GRADIENT = normal(2, 8, 4, 4, seed=1, dtype=torch.bfloat16)
 PLAIN = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
 """The arguments of a convolution that has no stride, padding, dilation and groups."""
 
@@ -196,6 +197,28 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten.convolution.default, (*IMAGE, normal(8, dtype=torch.bfloat16), *PLAIN), {}),
     (aten.convolution.default, (*IMAGE, None, *PLAIN), {}),
     *(
+        (aten.convolution.default, (IMAGE[0], weight, bias, *PLAIN[:3], turned, PLAIN[4], groups), {})
+        for turned, groups, weight in (
+            (False, 4, normal(8, 4, 1, 1, dtype=torch.bfloat16)),
+            (True, 1, normal(16, 8, 1, 1, dtype=torch.bfloat16)),
+            (True, 4, normal(16, 2, 1, 1, dtype=torch.bfloat16)),
+        )
+        for bias in (None, normal(8, dtype=torch.bfloat16))
+    ),
+    *(
+        (
+            aten.convolution_backward.default,
+            (GRADIENT, IMAGE[0], weight, [8], *PLAIN[:3], turned, [0, 0], groups, wanted),
+            {},
+        )
+        for turned, groups, weight in (
+            (False, 1, IMAGE[1]),
+            (False, 4, normal(8, 4, 1, 1, dtype=torch.bfloat16)),
+            (True, 4, normal(16, 2, 1, 1, dtype=torch.bfloat16)),
+        )
+        for wanted in ([True, False, False], [False, True, False], [False, False, True])
+    ),
+    *(
         (aten._scaled_mm.default, (EIGHTH, OTHER.t(), *scales), {"out_dtype": torch.bfloat16, **how})
         for scales in ((positive(1), positive(1)), (positive(16, 1), positive(1, 32)))
         for how in ({}, {"bias": normal(32, dtype=torch.bfloat16)}, {"use_fast_accum": True})
@@ -256,6 +279,9 @@ def check(lowered: Lowered, call: fx.Node, given: dict[str, Tensor], results: An
     values = found if isinstance(found, tuple) else (found,)
     expected = tuple(results) if isinstance(results, tuple | list) else (results,)
     for value, want in zip(values, expected, strict=False):
+        if want is None:
+            assert value is None
+            continue
         assert isinstance(value, Value)
         got = computed(lowered, value, given, want.dtype)
         assert got.shape == want.shape
@@ -396,6 +422,12 @@ def test_every_entry_has_a_case() -> None:
         ),
         (aten.convolution.default, (*IMAGE, None, [2, 2], *PLAIN[1:]), {}, "a convolution with strides"),
         (aten.convolution.default, (*IMAGE, None, PLAIN[0], [1, 1], *PLAIN[2:]), {}, "zeros around it"),
+        (
+            aten.convolution_backward.default,
+            (GRADIENT, *IMAGE, None, *PLAIN, [True, True, False]),
+            {},
+            "several gradients of a convolution at once",
+        ),
         (aten.exp.default, (X.double(),), {}, "float64"),
         (aten.mul.Tensor, (X.long(), X.long()), {}, "int64"),
         (aten.exp.default, (torch.arange(4, dtype=torch.int32),), {}, "exp of integers"),

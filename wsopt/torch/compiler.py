@@ -20,6 +20,7 @@ from wsopt.torch.choose import Judged
 from wsopt.torch.chosen_rows import put_rows_together, take_rows_apart
 from wsopt.torch.cutting import Oracle, Way, best_cut, ways
 from wsopt.torch.execute import by_kernel, referred
+from wsopt.torch.gradients import put_gradients_together, take_gradients_apart
 from wsopt.torch.later import Later, Work, copied
 from wsopt.torch.masks import join_masks, repeat_masks
 from wsopt.torch.nested import graphs_of, nested_graphs
@@ -189,6 +190,7 @@ def _take(
     tell_by_shape(module.graph)
     take_apart(module.graph)
     take_rows_apart(module.graph)
+    take_gradients_apart(module.graph)
     repeat_masks(module.graph)
     copy_operands(module.graph)
     later, settled = _settled(module, fixed, oracle, device, options, packs)
@@ -201,6 +203,7 @@ def _take(
     splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
     put_together(module.graph)
     put_rows_together(module.graph)
+    put_gradients_together(module.graph)
     join_masks(module.graph)
     leave_copies(module.graph)
     module.recompile()

@@ -282,7 +282,9 @@ def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
     pieces = tuple(way.piece(groups) for groups in greedy.pieces())
     moved = fx_bytes(way.lowered.graph)
     moves = bytes_with_pieces(way.lowered.graph, pieces, moved)
-    return Cut(pieces, dict(greedy.reasons), fx_flops(way.lowered), moved, moves)
+    targets = {node.name: node.target for node in way.lowered.graph.nodes}
+    reasons = {name: f"{targets[name]}: {why}" for name, why in greedy.reasons.items()}
+    return Cut(pieces, reasons, fx_flops(way.lowered), moved, moves)
 
 
 _COUNTED_AS = {
@@ -304,11 +306,20 @@ def _of_attention(query: Shape, key: Shape, value: Shape, *_how: Any, **_more: A
     return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 
+def _of_gradients(gradient: Shape, x: Shape, weight: Shape, *how: Any, **_more: Any) -> int:
+    """Of the gradients of a convolution of one element by shapes, the sum for a bias left out."""
+    transposed, wanted = bool(how[4]), [bool(one) for one in how[-1]]
+    return 2 * math.prod(x if transposed else gradient) * weight[1] * sum(wanted[:2])
+
+
 _COUNTS: dict[Any, Callable[..., int]] = {
     **dict.fromkeys(filter(None, [getattr(torch.ops.aten, "_grouped_mm", None)]), _of_groups),
     torch.ops.higher_order.flex_attention: _of_attention,
+    torch.ops.aten.convolution_backward: _of_gradients,
 }
-"""Operations that it lacks without such a one, or counts by tensors."""
+"""Operations that it lacks without such a one, counts by tensors, or as if there were no groups."""
+
+_CONVOLUTIONS = (torch.ops.aten.convolution, torch.ops.aten.convolution_backward)
 
 
 def fx_flops(lowered: Lowered) -> int:
@@ -322,7 +333,7 @@ def fx_flops(lowered: Lowered) -> int:
         packet = getattr(node.target, "overloadpacket", node.target)
         known = _COUNTS.get(packet) or flop_registry.get(_COUNTED_AS.get(packet, packet))
         count = known if node.target in TABLE else None
-        other = packet is torch.ops.aten.convolution and node.name in lowered.refused
+        other = packet in _CONVOLUTIONS and node.name in lowered.refused
         if count is not None and "val" in node.meta and not other:
             args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: _now(one.meta.get("val")))
             total += count(*args, **kwargs, out_val=tree_map(_now, node.meta["val"]))

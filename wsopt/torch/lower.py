@@ -291,21 +291,24 @@ def _check_device(node: fx.Node, kind: str | None) -> None:
 
 
 def _device(node: fx.Node) -> Any:
-    val = node.meta.get("val")
-    first = val[0] if isinstance(val, tuple | list) else val
+    first = _first_of(node)
     return first.device if isinstance(first, torch.Tensor) else None
 
 
 def _type_of(node: fx.Node) -> Any:
     """The element type of an FX node's (first) result, if it has one."""
+    return getattr(_first_of(node), "dtype", None)
+
+
+def _first_of(node: fx.Node) -> Any:
+    """An FX node's value; of several the first one that there is, as gradients are given that are asked for alone."""
     val = node.meta.get("val")
-    return getattr(val[0] if isinstance(val, tuple | list) and val else val, "dtype", None)
+    return next((one for one in val if one is not None), None) if isinstance(val, tuple | list) else val
 
 
 def _shape_of(found: Lowered, node: fx.Node) -> tuple[int, ...]:
     """The shape of an FX node's (first) result. Untaken where it has none, or one that our graphs cannot say."""
-    val = node.meta.get("val")
-    first = val[0] if isinstance(val, tuple | list) and val else val
+    first = _first_of(node)
     if not isinstance(first, torch.Tensor) or first.layout is not torch.strided:
         raise Untaken("no tensor")
     shape = found.symbols.shape(first)

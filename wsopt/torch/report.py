@@ -127,8 +127,7 @@ def report_of(graphs: Sequence[Settled]) -> Report:
     refused = [(piece, one.judged[piece.key]) for one in graphs for piece in one.refused]
     left: Counter[str] = Counter()
     for one in graphs:
-        for name, why in one.cut.reasons.items():
-            left[f"{_operation(one, name)}: {why}"] += 1
+        left.update(one.cut.reasons.values())
         left.update(one.beside.values())
         left.update(one.lowered.refused.values())
     return Report(
@@ -141,12 +140,6 @@ def report_of(graphs: Sequence[Settled]) -> Report:
         sum(sum(one.cut.moved.values()) for one in graphs),
         len(graphs),
     )
-
-
-def _operation(settled: Settled, name: str) -> str:
-    """The operation of an FX node, by the node's name; the name itself where the graph has it no more."""
-    found = (str(node.target) for node in settled.lowered.graph.nodes if node.name == name)
-    return next(found, name)
 
 
 def _lines(pieces: Sequence[tuple[Piece, Judged]]) -> tuple[Line, ...]:

@@ -190,27 +190,3 @@ def _grouped_mm(
     if bias is not None:
         raise Untaken("a product of groups with a bias")
     return w.grouped_matmul(a, b, offs)
-
-
-@entry(aten.convolution.default)
-def _convolution(
-    w: Writer, x: Value, weight: Value, bias: Value | None, stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
-) -> Value:  # fmt: skip
-    """A convolution whose window is one element: a product of channels, where the image's elements lie together."""
-    del dilation
-    apart = {
-        "with a window": any(one != 1 for one in weight.shape[2:]),
-        "with strides": any(one != 1 for one in stride),
-        "in groups": groups != 1,
-        "that is transposed": transposed,
-        "of an image with zeros around it": any((*padding, *output_padding)),
-    }
-    if any(apart.values()):
-        raise Untaken(f"a convolution {' and '.join(why for why, holds in apart.items() if holds)}")
-    outer, inner = weight.shape[:2]
-    batch, image = x.shape[0], math.prod(x.shape[2:])
-    flat = w.view(x, (batch, inner, image))
-    product = w.matmul(w.view(weight, (1, outer, inner)), flat)
-    product = product if bias is None else w.elementwise("add", product, w.view(bias, (outer, 1)))
-    return w.view(product, w.shape)
