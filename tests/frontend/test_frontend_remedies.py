@@ -14,6 +14,7 @@ from wsopt.errors import InputError, LoweringError
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.torch.reasons import without_remedy
 
 
 @dataclass(frozen=True)
@@ -404,6 +405,17 @@ def test_what_the_message_says_works(case: str, h200: Machine) -> None:
     with pytest.raises(LoweringError, match=re.escape(remedy.says)):
         next(structures(region_of(remedy.refused), h200))
     assert next(structures(region_of(remedy.done), h200)).rows > 0
+
+
+@pytest.mark.parametrize("case", REMEDIES)
+def test_who_wrote_no_graph_is_told_the_reason_alone(case: str, h200: Machine) -> None:
+    with pytest.raises(LoweringError) as refused:
+        next(structures(region_of(REMEDIES[case].refused), h200))
+    reason = without_remedy(str(refused.value))
+    assert str(refused.value).startswith(reason)
+    assert len(reason) > len("node softmax_0: ")
+    assert REMEDIES[case].says not in reason
+    assert not re.search(r"\b(before the call|outside of the graph|make it an input|declare)\b", reason)
 
 
 def test_what_the_format_says_of_operands_works(h200: Machine) -> None:

@@ -31,6 +31,7 @@ from wsopt.torch.operations import TABLE
 from wsopt.torch.padded import with_space
 from wsopt.torch.piece import Piece
 from wsopt.torch.pieces import piece_of
+from wsopt.torch.reasons import reason_in_words
 from wsopt.torch.scaled import with_scales
 from wsopt.torch.singles import without_singles
 from wsopt.torch.traffic import fx_bytes, now
@@ -71,7 +72,7 @@ class Oracle:
         try:
             first = next(iter(structures(find_region(graph), self.machine)), None)
         except LoweringError as error:
-            return str(error)
+            return reason_in_words(str(error), graph)
         return "" if first is not None else "no tile of it is legal"
 
 

@@ -16,6 +16,7 @@ from wsopt.torch.choose import Judged
 from wsopt.torch.compiler import backend, watching
 from wsopt.torch.cutting import flops
 from wsopt.torch.piece import Piece
+from wsopt.torch.reasons import reason_in_words, without_remedy
 from wsopt.torch.rounds import Settled
 
 MOST = 20
@@ -129,7 +130,7 @@ def report_of(graphs: Sequence[Settled]) -> Report:
     for one in graphs:
         left.update(one.cut.reasons.values())
         left.update(one.beside.values())
-        left.update(one.lowered.refused.values())
+        left.update(map(without_remedy, one.lowered.refused.values()))
     return Report(
         _lines(taken),
         _lines(refused),
@@ -146,10 +147,17 @@ def _lines(pieces: Sequence[tuple[Piece, Judged]]) -> tuple[Line, ...]:
     count = Counter(piece.key for piece, _ in pieces)
     first = {piece.key: (piece, judged) for piece, judged in reversed(pieces)}
     lines = [
-        Line(in_words(piece.graph, piece.changing), count[key], flops(piece.typical), judged)
+        Line(
+            in_words(piece.graph, piece.changing), count[key], flops(piece.typical), _in_words(piece, judged)
+        )
         for key, (piece, judged) in first.items()
     ]
     return tuple(sorted(lines, key=lambda line: (-line.count * line.flops, line.text)))
+
+
+def _in_words(piece: Piece, judged: Judged) -> Judged:
+    """What was found out of a piece, with why it is turned down as one reads it who wrote a model."""
+    return replace(judged, refusal=reason_in_words(judged.refusal, piece.kernel))
 
 
 def in_words(graph: Graph, changing: Changing | None = None) -> str:
