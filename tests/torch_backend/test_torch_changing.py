@@ -14,7 +14,7 @@ pytestmark = pytest.mark.torch
 
 from torch import Tensor, nn  # noqa: E402
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
-from torch_pieces import OPTIONS, Counted, fresh  # noqa: E402
+from torch_pieces import OPTIONS, Counted, fresh, with_pieces  # noqa: E402
 
 from wsopt.graph.dims import Dim  # noqa: E402
 from wsopt.graph.symbolic import SymbolicGraph, bound  # noqa: E402
@@ -103,6 +103,21 @@ def test_rows_of_a_product_are_a_range() -> None:
     assert piece.changing is not None
     assert piece.changing.typically == (32,)
     assert piece.typical == bound(piece.changing.graph, {"n": 32})
+
+
+def test_graphs_of_numbers_are_made_of_what_is_asked_about_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At two corners and where the extent is typical, and of pieces that are taken for their bytes and their call."""
+    asked: list[object] = []
+    at = Changing.at
+    monkeypatch.setattr(Changing, "at", lambda self, extents: (asked.append(extents), at(self, extents))[1])
+    monkeypatch.setattr(compiler, "_ORACLES", {})
+    model = nn.Sequential(nn.LayerNorm(64, dtype=B), nn.Linear(64, 128, dtype=B), nn.GELU())
+    x = torch.randn(32, 64, dtype=B)
+    torch._dynamo.mark_dynamic(x, 0)
+    with torch.no_grad(), watching() as seen:
+        with_pieces(model)(x)
+    (oracle,) = compiler._ORACLES.values()
+    assert len(asked) <= 3 * len(oracle.known) + 2 * len(seen[0].taken)
 
 
 def test_explain_names_the_range() -> None:

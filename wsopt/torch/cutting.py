@@ -23,6 +23,7 @@ from wsopt.graph.types import Graph, Node
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.runtime.torch_reference import multiplies_in_tf32
+from wsopt.torch.changing import Changing
 from wsopt.torch.flow import Flow, flow_of
 from wsopt.torch.forms import Forms
 from wsopt.torch.greedy import Answer, Greedy
@@ -52,20 +53,19 @@ class Oracle:
         """Why there is no kernel for a piece; empty if there is one."""
         found = self.known.get(piece.key)
         if found is None:
-            found = self.known[piece.key] = self._of_range(piece) or self._asked(piece.kernel)
+            of_range = None if piece.changing is None else self._of_range(piece.changing)
+            found = self.known[piece.key] = self._asked(piece.kernel) if of_range is None else of_range
         return found
 
-    def _of_range(self, piece: Piece) -> str:
-        """Why there is no kernel at one of the corners of a piece's ranges; empty if there is, or if it has none."""
-        if piece.changing is None:
-            return ""
-        for extents in piece.changing.corners:
+    def _of_range(self, changing: Changing) -> str:
+        """Why there is no kernel at one of the corners of ranges, or where extents are typical; empty if there is."""
+        for extents in dict.fromkeys((*changing.corners, changing.typically)):
             try:
-                found = self._asked(piece.changing.at(extents))
+                found = self._asked(changing.at(extents))
             except Untaken as reason:
                 return str(reason)
             if found:
-                return f"with {said(piece.changing.values(extents))}: {found}"
+                return f"with {said(changing.values(extents))}: {found}"
         return ""
 
     def _asked(self, graph: Graph) -> str:

@@ -64,12 +64,14 @@ def piece_of(
 
 def _turned_bytes(symbols: Symbols, piece: Piece) -> int:
     """Bytes that are read and written to have a piece's results as they lie in FX."""
-    typical = piece.typical
-    return 2 * sum(
-        int(typical.type_of(name).nbytes)
-        for name, owner, order in zip(typical.outputs, piece.outputs, piece.orders, strict=True)
+    turned = [
+        name
+        for name, owner, order in zip(piece.graph.outputs, piece.outputs, piece.orders, strict=True)
         if order is None and not _is_in_order(memory_order(symbols, owner))
-    )
+    ]
+    if not turned:  # as mostly: the graph of numbers takes longer to make than all else of a piece
+        return 0
+    return 2 * sum(int(piece.typical.type_of(name).nbytes) for name in turned)
 
 
 def _is_in_order(order: Sequence[int] | None) -> bool:
