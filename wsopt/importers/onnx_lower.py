@@ -35,6 +35,7 @@ _BY_CHANCE = (
     "Bernoulli",
     "Multinomial",
 )
+_CONTROL = ("If", "Loop", "Scan", "RNN", "GRU", "LSTM")
 
 
 @dataclass(slots=True)
@@ -200,7 +201,8 @@ def _say(found: Lowered, node: onnx.NodeProto) -> None:
     write = TABLE.get(node.op_type) if node.domain in DOMAINS else None
     if write is None:
         domain = "" if node.domain in DOMAINS else f" of {node.domain}"
-        raise Untaken(f"no entry for {node.op_type}{domain}")
+        why = ": it is a loop or a branch, and a graph has neither" if node.op_type in _CONTROL else ""
+        raise Untaken(f"no entry for {node.op_type}{domain}{why}")
     w = found.writer
     w.group = f"@{node.output[0]}"
     call = Call(
