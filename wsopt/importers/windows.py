@@ -15,6 +15,9 @@ from wsopt.importers.joins import joined
 from wsopt.torch.values import Shape, Untaken, Value
 from wsopt.torch.writer import Writer, number
 
+_ALIGNMENT = 16
+"""Bytes, at multiples of which rows that are copied begin."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -97,10 +100,21 @@ def convolved(
         near = w.view(_patches(w, x, window, places), (rows, channels * window.size))
         found = w.matmul(near, w.view(weight, (outer, channels * window.size)), transpose_b=True)
     else:
-        last = _moved(w, x, 1, rank + 1)
+        last, weight = _whole_rows(w, _moved(w, x, 1, rank + 1), weight, groups)
         padded = window.with_room(w, last, 1)
         found = _of_neighbours(w, list(window.seen(w, padded, places, 1)), weight, rows, groups)
     return _biased(w, _moved(w, w.view(found, (batch, *places, outer)), rank + 1, 1), bias)
+
+
+def _whole_rows(w: Writer, last: Value, weight: Value, groups: int) -> tuple[Value, Value]:
+    """An image and a weight with zeros behind their channels, so that those of a place begin at multiples of 16
+    bytes, as rows that are copied have to.
+    """
+    missing = -last.shape[-1] % (8 * _ALIGNMENT // w.dtype(last).bits)
+    if groups != 1 or not missing:
+        return last, weight
+    behind = [(0, 0)] * (len(weight.shape) - 2)
+    return w.pad(last, [(0, missing)]), w.pad(weight, [*behind, (0, missing)])
 
 
 def _of_neighbours(w: Writer, seen: Sequence[Value], weight: Value, rows: int, groups: int) -> Value:
