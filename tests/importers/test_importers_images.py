@@ -14,6 +14,7 @@ pytest.importorskip("onnx")
 from onnx_models import computed, written
 
 from wsopt.errors import LoweringError
+from wsopt.graph.reference import evaluate
 from wsopt.importers.onnx_model import import_onnx
 
 X, IMAGE, LINE = "float[4,6] x", "float[2,4,9,8] x", "float[2,4,12] x"
@@ -62,6 +63,10 @@ CASES = [
      "y = {} <axis = 1> (i, d, v)"),
     ("GatherElements", [X, "int64[4,1] i"], "y = {} <axis = 1> (x, i)"),
     ("ScatterElements", [X, "int64[1,6] i", "float[1,6] u"], "y = {} (x, i, u)"),
+    ("QuantizeLinear", [X], "s = Constant <value_float = 0.02> () z = Constant <value = int8 {{0}}> () "
+     "q = {} (x, s, z) y = DequantizeLinear (q, s, z)"),
+    ("DequantizeLinear", ["int8[4,6] x", "float[4] s", "int8[4] z"], "y = {} <axis = 0> (x, s, z)"),
+    ("DequantizeLinear", ["int8[4,6] x", "float[6] s"], "y = {} (x, s)"),
     ("Tile", [X], "t = Constant <value_ints = [2,3]> () y = {} (x, t)"),
 ]  # fmt: skip
 NAMES = {name for name, _, _ in CASES}
@@ -77,6 +82,8 @@ def model(inputs: list[str], body: str) -> str:
 def test_an_operation_means_what_onnx_says(
     tmp_path: Path, name: str, inputs: list[str], body: str, opset: int
 ) -> None:
+    if "antizeLinear" in name:
+        opset = max(opset, 19)  # with which ONNX's reference begins
     path = written(tmp_path, model(inputs, body.format(name)), opset)
     for actual, expected in computed(import_onnx(path, {}), path):
         assert actual.shape == expected.shape
@@ -87,6 +94,10 @@ def test_an_operation_means_what_onnx_says(
     ("inputs", "body", "reason"),
     [
         ([IMAGE, "float[4,6,3,3] w"], "y = ConvTranspose <strides = [2,2]> (x, w)", "whose windows overlap"),
+        ([X], "s = Constant <value_float = 0.1> () z = Constant <value = int8 {3}> () q = QuantizeLinear (x, s, z) "
+         "y = DequantizeLinear (q, s, z)", "a zero point other than 0; quantize symmetrically"),
+        ([X], "s = Constant <value_float = 0.1> () q = QuantizeLinear (x, s) y = DequantizeLinear (q, s)",
+         "uint8 is no type of our graphs"),
         ([IMAGE], "y = MaxPool <kernel_shape = [2,2], ceil_mode = 1> (x)", "ceil_mode"),
         ([IMAGE, "float[6,4,12,3] w"], "y = Conv (x, w)", r"a window of \[12, 3\] over an image of \[9, 8\]"),
         (["float[3,2,6] x", "float[1,16,6] w", "float[1,16,4] r"], "h, y = LSTM <hidden_size = 4> (x, w, r)",
@@ -102,3 +113,12 @@ def test_what_graphs_do_not_have_is_refused(
 ) -> None:
     with pytest.raises(LoweringError, match=reason):
         import_onnx(written(tmp_path, model(inputs, body)), {})
+
+
+def test_a_quantized_bias_of_a_version_that_the_reference_lacks(tmp_path: Path) -> None:
+    text = "agraph (float[4,6] x) => (float y) {\nd = DequantizeLinear (b, s)\ny = Add (x, d)\n}"
+    path = written(tmp_path, text, 13, b=np.arange(6, dtype=np.int32), s=np.float32(0.5))
+    found = import_onnx(path, {})
+    x = np.ones((4, 6), np.float32)
+    (y,) = evaluate(found.graph, {"x": x, **found.contents()}).values()
+    np.testing.assert_array_equal(y, x + np.arange(6) * 0.5)
