@@ -26,7 +26,7 @@ def import_model(path: Path, extents: Mapping[str, int]) -> Imported:
         from wsopt.importers.onnx_model import import_onnx
 
         return packed(import_onnx(path, extents))
-    require_torch("reading a file of torch.export", "an ONNX file can be read without torch")
+    require_torch("reading a file of torch.export", "an ONNX file can be read without torch", gpu=False)
     from wsopt.importers.exported import import_exported
 
     return packed(import_exported(path, extents))
