@@ -20,12 +20,15 @@ SAFETENSORS = "safetensors>=0.5,<1"
 DISTRIBUTED = "distributed>=2025.1"
 
 
-def require_torch(what: str, instead: str = "") -> None:
-    """Raise RequirementError unless torch is installed. `what` needs it; `instead` is what else can be done."""
+def require_torch(what: str, instead: str = "", *, gpu: bool = True) -> None:
+    """Raise RequirementError unless torch is installed. `what` needs it, and a `gpu`; `instead` is what else can be
+    done.
+    """
     if importlib.util.find_spec("torch") is None:
         other = f"; {instead}" if instead else ""
+        where = " on a machine with a GPU" if gpu else ""
         raise RequirementError(
-            f"torch is not installed, and {what} needs it: pip install '{TORCH}' on a machine with a GPU{other}"
+            f"torch is not installed, and {what} needs it: pip install '{TORCH}'{where}{other}"
         )
 
 

@@ -93,6 +93,12 @@ def test_commands_without_torch(command: tuple[str, ...], instead: str, warm: Pa
     assert done.stderr.count("\n") == 1
 
 
+def test_reading_a_file_without_torch_asks_for_no_gpu(tmp_path: Path) -> None:
+    done = wsopt(tmp_path, "import", "model.pt2", first=without("torch"))
+    assert_says(done, 2, "torch is not installed", "an ONNX file can be read without torch")
+    assert "GPU" not in done.stderr
+
+
 def test_a_plot_without_matplotlib_is_told_before_measuring(warm: Path) -> None:
     done = wsopt(warm, "validate-model", "small.json", "--plot", "a.svg", first=without("matplotlib"))
     assert_says(done, 2, "matplotlib is not installed, and --plot needs it")

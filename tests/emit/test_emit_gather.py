@@ -201,9 +201,9 @@ def _indices(g: GraphBuilder, *shape: int) -> Symbol:
 
 REFUSED: dict[str, tuple[Body, str]] = {
     "a computed table": (lambda g: g.gather(g.cast(g.exp(_input(g, 64, 256)), "bf16", name="e"), _indices(g, 9)),
-        "e, of which it reads elements at indices, is computed; compute e before"),
+        "e, of which it reads elements, is computed; compute e before"),
     "computed indices": (lambda g: g.gather(_input(g, 64, 256), g.add(_indices(g, 9), 1, name="j")),
-        "j, of which it reads elements at indices, is computed; compute j before"),
+        "j, at which it reads elements, is computed; compute j before"),
     "single elements": (lambda g: g.add(g.gather(_input(g, 64), _indices(g, 9, 256)), _input(g, 9, 256, name="z")),
         "indices choose single elements along axis 0 of x"),
     "columns": (lambda g: g.gather(_input(g, 64, 256), _indices(g, 9), axis=1), "single elements along axis 1 of x"),

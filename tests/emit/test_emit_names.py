@@ -20,6 +20,7 @@ NAMES = [
     "x w b r y_extents x_strides r_input y r_full",
     "device grid arguments triton tensors read name size z",
     "x w b r p h s run processors",
+    "_1 _2 _ _4 _5 __1 _7 _8 tensor1",
 ]
 STRUCTURES = {
     "subtiles": structure(columns=128, subtiles=4),

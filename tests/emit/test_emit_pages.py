@@ -275,7 +275,7 @@ REFUSED = {
         "node keys: places chooses single elements of the streamed axis, and whole pages",
     ),
     "columns": (_heads, "node keys: places chooses along other axes than the streamed one and batches"),
-    "computed": (_computed, "e, of which it reads elements at indices, is computed; compute e before"),
+    "computed": (_computed, "e, of which it reads elements, is computed; compute e before"),
     "pages inside": (_turned, "node keys: table chooses single elements of the streamed axis"),
 }
 

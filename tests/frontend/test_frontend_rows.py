@@ -290,3 +290,32 @@ def test_no_row_of_a_tile_is_shorter_than_a_copy(columns: int, dtype: str, least
 
     found = structures(region_of(shifted), h200)
     assert {s.columns for s in found if not s.occupancy} == {least}
+
+
+def test_running_sums_of_rows_that_no_sm_holds_are_sums_of_parts(h200: Machine) -> None:
+    """The remedy that is told, as the kernels that it takes: what is before each part, and the sums with it."""
+
+    def whole(g: GraphBuilder) -> Symbol:
+        return g.cumsum(g.input("x", (64, 65536), "f32"), axis=1, name="y")
+
+    def before(g: GraphBuilder) -> Symbol:
+        own = g.input("own", (64, 1024), "f32")
+        return g.sub(g.cumsum(own, axis=1), own, name="before")
+
+    def added(g: GraphBuilder) -> Symbol:
+        x, parts = g.input("x", (64, 1024, 64), "f32"), g.input("before", (64, 1024, 1), "f32")
+        return g.add(g.cumsum(x, axis=2), parts, name="y")
+
+    with pytest.raises(LoweringError, match="a cumsum along the elements, plus a cumsum along the parts"):
+        next(iter(structures(region_of(whole), h200)))
+    for part in (before, added):
+        assert next(iter(structures(region_of(part), h200)))
+
+
+def test_running_sums_of_a_product_are_named(h200: Machine) -> None:
+    def body(g: GraphBuilder) -> Symbol:
+        p = g.matmul(g.input("x", (128, 64), "bf16"), g.input("w", (64, 64), "bf16"), name="p")
+        return g.cumsum(p, axis=1, name="y")
+
+    with pytest.raises(LoweringError, match="cumsum beside products is not lowered; compute p before"):
+        next(iter(structures(region_of(body), h200)))

@@ -44,7 +44,7 @@ def launcher_context(recipe: Recipe) -> dict[str, Any]:
     """Values for the launcher's template, by name."""
     own = {name for name, _ in recipe.names}
     scope = Names(taken=set(_OWN_NAMES | own | (_WORKSPACE_NAMES if recipe.workspaces else frozenset())))
-    variables = {one.name: scope(one.name, one.name.lstrip("_") or "tensor") for one in recipe.tensors}
+    variables = {one.name: scope(one.name, _variable(one.name)) for one in recipe.tensors}
     plain, lists = replace(PYTHON, tensors=variables), _map_variables(recipe.maps)
     seen = dict[tuple[str, str], TensorMap]()
     for one in recipe.maps:
@@ -68,6 +68,12 @@ def launcher_context(recipe: Recipe) -> dict[str, Any]:
         ],
         **calls([one.name for one in recipe.inputs]),
     }
+
+
+def _variable(name: str) -> str:
+    """What a tensor is called in `bind`: without underscores in front, and no number where nothing else is left."""
+    plain = name.lstrip("_")
+    return plain if plain.isidentifier() else f"tensor{plain}"
 
 
 def calls(inputs: Sequence[str]) -> dict[str, Any]:

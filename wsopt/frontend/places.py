@@ -49,9 +49,11 @@ def arg_max(pool: Pool, kind: Kind, node: Node, x: Term) -> Term:
 
 def running_sum(pool: Pool, kind: Kind, node: Node, x: Term) -> Term:
     """The sum of each element of a row that a tile holds whole and all before it. Raises LoweringError for others."""
-    if kind is not Kind.ROWS:
+    if kind is Kind.LONG_ROWS:
         raise LoweringError(
-            f"node {node.name}: cumsum is lowered of rows that an SM holds whole, and not beside products; "
-            f"{remedies.computed_before([node.tensors[0]])}, or write sums of parts of the rows, and add them up"
+            f"node {node.name}: cumsum is lowered of rows that an SM holds whole; {remedies.SUMS_OF_PARTS}"
         )
+    if kind is not Kind.ROWS:
+        before = remedies.computed_before([node.tensors[0]])
+        raise LoweringError(f"node {node.name}: cumsum beside products is not lowered; {before}")
     return pool.apply(node.name, "running_sum", x)

@@ -94,12 +94,11 @@ def _check_gathers(graph: Graph, kind: Kind) -> None:
     """
     pages = paged(graph)
     for node in (node for node in graph.nodes if node.op == "gather"):
-        names = " and ".join(name for name in node.tensors if input_path(graph, name) is None)
-        if names:
-            raise LoweringError(
-                f"node {node.name}: {names}, of which it reads elements at indices, is computed; "
-                f"{remedies.computed_before(names.split(' and '))}"
-            )
+        roles = zip(node.tensors, ("of which it reads elements", "at which it reads elements"), strict=True)
+        computed = {name: role for name, role in roles if input_path(graph, name) is None}
+        if computed:
+            told = " and ".join(f"{name}, {role}, is computed" for name, role in computed.items())
+            raise LoweringError(f"node {node.name}: {told}; {remedies.computed_before([*computed])}")
         if kind is Kind.CHAIN and node.name in pages:
             continue
         if kind not in (Kind.ELEMENTWISE, Kind.ROWS):

@@ -21,6 +21,10 @@ FIRST_ELEMENT = (
 )
 OWN_OUTPUTS = "make each part that is computed an output, and join them outside of the graph"
 NO_PRODUCT = "leave it out, and store outside of the graph what the output is without it"
+SUMS_OF_PARTS = (
+    "split the axis in two, of parts and of elements: a cumsum along the elements, plus a cumsum along the parts "
+    "of their sums, less each part's own"
+)
 OWN_GRAPH = "give each a graph of its own"
 
 # For element types of operands and of inputs that no instruction takes, views of results, and

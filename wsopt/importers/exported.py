@@ -42,7 +42,7 @@ def import_exported(path: Path, extents: Mapping[str, int]) -> Imported:
     """
     program = _fixed(_loaded(path), extents, str(path))
     with torch.no_grad(), _quiet():
-        program = program.run_decompositions(select_decomp_table())
+        program = program.run_decompositions(_decompositions())
     brought = _brought(program)
     contents = {
         name: one.tensor
@@ -67,6 +67,11 @@ def import_exported(path: Path, extents: Mapping[str, int]) -> Imported:
             for tensor, name in kept.items()
         },
     )
+
+
+def _decompositions() -> dict[Any, Any]:
+    """Inductor's, but for what an import says as it is: pools, whose decomposition wants Inductor's own lowering."""
+    return {op: write for op, write in select_decomp_table().items() if op not in MORE}
 
 
 def _loaded(path: Path) -> ExportedProgram:

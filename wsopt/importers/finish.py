@@ -12,7 +12,7 @@ from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Input, Node
 from wsopt.importers.model import Names, Unsaid
-from wsopt.importers.repeats import written_out
+from wsopt.torch.repeats import written_out
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer
 

@@ -128,13 +128,6 @@ def _gelu(call: Call) -> Value:
     return call.w.elementwise("gelu", call.value(0), approximate=call.attr("approximate", "none"))
 
 
-@entry("LeakyRelu")
-def _leaky_relu(call: Call) -> Value:
-    w, x = call.w, call.value(0)
-    below = w.elementwise("mul", x, number(float(call.attr("alpha", 0.01))))
-    return w.elementwise("where", w.elementwise("greater_equal", x, number(0.0)), x, below)
-
-
 # --- truth values, choices and types --------------------------------------------------------------------
 
 

@@ -35,6 +35,7 @@ _BY_CHANCE = (
     "Bernoulli",
     "Multinomial",
 )
+_CONTROL = ("If", "Loop", "Scan", "RNN", "GRU", "LSTM")
 
 
 @dataclass(slots=True)
@@ -167,14 +168,16 @@ def _computed(found: Lowered, node: onnx.NodeProto) -> bool:
     if any(one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for one in node.attribute):
         return False
     results = _evaluated(found, node, given)
-    if sum(one.nbytes for one in results) > _MOST_BYTES:
+    if results is None or sum(one.nbytes for one in results) > _MOST_BYTES:
         return False
     found.contents |= {name: array for name, array in zip(node.output, results, strict=False) if name}
     return True
 
 
-def _evaluated(found: Lowered, node: onnx.NodeProto, given: list[str]) -> list[Array]:
-    """The results of a node by ONNX's reference. Raises Untaken where that does not know it."""
+def _evaluated(found: Lowered, node: onnx.NodeProto, given: list[str]) -> list[Array] | None:
+    """The results of a node by ONNX's reference; None where that has no operation of this version. Raises Untaken
+    where it does not know it.
+    """
     kinds = found.file.kinds
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(found.contents[name].dtype), None)
@@ -186,6 +189,9 @@ def _evaluated(found: Lowered, node: onnx.NodeProto, given: list[str]) -> list[A
     )
     try:
         evaluator = ReferenceEvaluator(model)
+    except RuntimeError:  # by which it says that it begins with a later version
+        return None
+    try:
         results = evaluator.run(None, {name: found.contents[name] for name in given})
     except NotImplementedError as reason:  # by which ONNX's reference says so
         raise Untaken(f"ONNX's reference does not compute it: {reason}") from reason
@@ -200,7 +206,8 @@ def _say(found: Lowered, node: onnx.NodeProto) -> None:
     write = TABLE.get(node.op_type) if node.domain in DOMAINS else None
     if write is None:
         domain = "" if node.domain in DOMAINS else f" of {node.domain}"
-        raise Untaken(f"no entry for {node.op_type}{domain}")
+        why = ": it is a loop or a branch, and a graph has neither" if node.op_type in _CONTROL else ""
+        raise Untaken(f"no entry for {node.op_type}{domain}{why}")
     w = found.writer
     w.group = f"@{node.output[0]}"
     call = Call(

@@ -6,6 +6,7 @@ import functools
 import math
 from dataclasses import replace
 
+from wsopt.importers.joins import joined
 from wsopt.importers.onnx_table import Call, Result, axis_of, entry, require_floats
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
@@ -40,6 +41,47 @@ def _gemm(call: Call) -> Value:
 
 def _scaled(w: Writer, x: Value, factor: float) -> Value:
     return x if factor == 1 else w.elementwise("mul", x, number(factor))
+
+
+@entry("Einsum")
+def _einsum(call: Call) -> Value:
+    """A sum of products by letters: products of matrices, one for each that both operands and the result have."""
+    w, values = call.w, call.values()
+    terms, _, result = str(call.attrs["equation"]).replace(" ", "").partition("->")
+    letters = terms.split(",")
+    if "." in terms or not result or len(values) > 2 or any(len(set(one)) < len(one) for one in letters):
+        raise Untaken(
+            f"the equation {call.attrs['equation']}; two operands, letters once each, and -> are said"
+        )
+    require_floats(call, *values)
+    kept = set(result)
+    for place, own in enumerate(letters):
+        others = kept.union(*letters[:place], *letters[place + 1 :])
+        alone = [axis for axis, letter in enumerate(own) if letter not in others]
+        if alone:
+            values[place] = w.reduce("reduce_sum", values[place], alone, False)
+            letters[place] = "".join(letter for letter in own if letter in others)
+    if len(values) == 1:
+        return w.permute(values[0], [letters[0].index(letter) for letter in result])
+    return _of_letters(w, (values[0], letters[0]), (values[1], letters[1]), result)
+
+
+def _of_letters(w: Writer, a: tuple[Value, str], b: tuple[Value, str], result: str) -> Value:
+    """A product of two operands with their letters, those of the result in its order."""
+    both = [one for one in a[1] if one in b[1]]
+    batch, inner = [one for one in both if one in result], [one for one in both if one not in result]
+    rows, columns = ([one for one in own if one not in both] for own in (a[1], b[1]))
+    extents = dict(zip(a[1] + b[1], a[0].shape + b[0].shape, strict=True))
+
+    def laid(operand: tuple[Value, str], *groups: list[str]) -> Value:
+        value, own = operand
+        turned = w.permute(value, [own.index(letter) for group in groups for letter in group])
+        return w.view(turned, [math.prod(extents[letter] for letter in group) for group in groups])
+
+    found = w.matmul(laid(a, batch, rows, inner), laid(b, batch, columns, inner), transpose_b=True)
+    order = [*batch, *rows, *columns]
+    whole = w.view(found, [extents[letter] for letter in order])
+    return w.permute(whole, [order.index(letter) for letter in result])
 
 
 # --- reductions -----------------------------------------------------------------------------------------
@@ -154,3 +196,59 @@ def _weighted(call: Call, x: Value) -> Value:
     return functools.reduce(
         lambda found, one: found if one[1] is None else call.w.elementwise(one[0], found, one[1]), given, x
     )
+
+
+# --- places and running sums ----------------------------------------------------------------------------
+
+
+@entry("ArgMax")
+def _argmax(call: Call) -> Value:
+    return _place(call, call.value(0))
+
+
+@entry("ArgMin")
+def _argmin(call: Call) -> Value:
+    return _place(call, call.w.elementwise("neg", call.value(0)))
+
+
+@entry("TopK")
+def _top(call: Call) -> Result:
+    """The largest along an axis, then the largest of the others, again and again: values and places."""
+    w, x = call.w, call.value(0)
+    require_floats(call, x)
+    count, axis = int(call.array(1, "how many").item()), axis_of(call, len(x.shape), -1)
+    if not call.attr("largest", 1) or count > _MOST_OF_A_ROW:
+        raise Untaken(f"{count} of a row, or the smallest; up to {_MOST_OF_A_ROW} of the largest are said")
+    values, places = [], []
+    for at in range(count):
+        values.append(w.reduce("reduce_max", x, [axis], True))
+        places.append(w.reduce("reduce_argmax", x, [axis], True))
+        if at + 1 < count:
+            taken = w.elementwise("equal", w.index(x.shape, axis), places[-1])
+            x = w.elementwise("where", taken, number(-math.inf), x)
+    return joined(w, values, axis), joined(w, places, axis)
+
+
+_MOST_OF_A_ROW = 16
+"""Elements of a row that are found one by one."""
+
+
+def _place(call: Call, x: Value) -> Value:
+    """The first place of the largest along an axis."""
+    require_floats(call, x)
+    if call.attr("select_last_index", 0):
+        raise Untaken("the last place of the largest; graphs have the first")
+    axis = axis_of(call, len(x.shape), 0)
+    return call.w.reduce("reduce_argmax", x, [axis], bool(call.attr("keepdims", 1)))
+
+
+@entry("CumSum")
+def _cumsum(call: Call) -> Value:
+    w, x = call.w, call.value(0)
+    require_floats(call, x)
+    if call.attr("exclusive", 0) or call.attr("reverse", 0):
+        raise Untaken("running sums that are exclusive, or from the end")
+    axis = int(call.array(1, "its axis").item()) % len(x.shape)
+    laid, tensor = w.laid_out(x, [axis])
+    place = sum(len(dim) for dim in laid.dims[:axis])
+    return replace(laid, tensor=w.node("cumsum", [tensor], axis=place))

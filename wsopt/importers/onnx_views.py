@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from wsopt.graph.ops import OPS
-from wsopt.importers.onnx_table import Array, Call, Result, axis_of, entry
-from wsopt.importers.repeats import written_out
+from wsopt.importers.joins import joined
+from wsopt.importers.onnx_table import Array, Call, Result, axis_of, entry, require_floats
 from wsopt.importers.rows import rows_at
 from wsopt.torch.values import Untaken, Value, plain_dims
-from wsopt.torch.writer import Writer
+from wsopt.torch.writer import Writer, number
 
 # --- views ----------------------------------------------------------------------------------------------
 
@@ -70,10 +68,11 @@ def _expand(call: Call) -> Value:
 
 @entry("Tile")
 def _tile(call: Call) -> Value:
-    x, times = call.value(0), call.integers("repeats", 1) or ()
-    if any(extent > 1 and count > 1 for extent, count in zip(x.shape, times, strict=True)):
-        raise Untaken("it repeats more than one element one behind the other")
-    return call.w.expand(x, [extent * count for extent, count in zip(x.shape, times, strict=True)])
+    """The whole tensor so many times, one behind the other, along each dimension."""
+    w, x, times = call.w, call.value(0), call.integers("repeats", 1) or ()
+    apart = w.view(x, [extent for own in x.shape for extent in (1, own)])
+    repeated = w.expand(apart, [n for pair in zip(times, x.shape, strict=True) for n in pair])
+    return w.view(repeated, [extent * count for extent, count in zip(x.shape, times, strict=True)])
 
 
 # --- parts ----------------------------------------------------------------------------------------------
@@ -152,21 +151,6 @@ def _concat(call: Call) -> Value:
     return joined(call.w, values, axis_of(call, len(values[0].shape), 0))
 
 
-def joined(w: Writer, values: Sequence[Value], axis: int) -> Value:
-    """Tensors one behind the other along an axis."""
-    if len(values) == 1:
-        return values[0]
-    most = len(OPS["concat"].operands)
-    if len(values) > most:
-        parts = [joined(w, values[n : n + most], axis) for n in range(0, len(values), most)]
-        return joined(w, parts, axis)
-    if any(not isinstance(value.tensor, str) for value in values):
-        raise Untaken("a number among tensors that are joined")
-    if not all(value.whole for value in values):
-        values = [written_out(w, value) for value in values]
-    return w.concat(values, axis)
-
-
 @entry("Pad")
 def _pad(call: Call) -> Value:
     w, x = call.w, call.value(0)
@@ -176,10 +160,61 @@ def _pad(call: Call) -> Value:
     pads = call.integers("pads", 1) or ()
     axes = call.integers("axes", 3) or tuple(range(rank))
     low, high = [0] * rank, [0] * rank
-    for number, axis in enumerate(axes):
-        low[axis], high[axis] = pads[number], pads[number + len(axes)]
+    for place, axis in enumerate(axes):
+        low[axis], high[axis] = pads[place], pads[place + len(axes)]
     if min(*low, *high) < 0:
         raise Untaken("a border that takes elements away")
     _, tensor = w.laid_out(x, range(rank))
     name = w.node("pad", [tensor], low=tuple(low), high=tuple(high))
     return Value(name, plain_dims(w.types[name].shape))
+
+
+# --- elements by place ----------------------------------------------------------------------------------
+
+
+@entry("OneHot")
+def _one_hot(call: Call) -> Value:
+    w, indices, ends = call.w, call.value(0), call.array(2, "its values")
+    depth = int(call.array(1, "depth").item())
+    axis = axis_of(call, len(indices.shape) + 1, -1)
+    shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
+    chosen = w.view(indices, (*indices.shape[:axis], 1, *indices.shape[axis:]))
+    # An index below 0 counts from the end.
+    positive = w.elementwise("add", chosen, number(depth))
+    chosen = w.elementwise("where", w.elementwise("less", chosen, number(0)), positive, chosen)
+    off, on = ends.tolist()
+    return w.elementwise(
+        "where", w.elementwise("equal", w.index(shape, axis), chosen), number(on), number(off)
+    )
+
+
+@entry("GatherElements")
+def _gather_elements(call: Call) -> Value:
+    """The element of each row that an index names: the sum of those at that place alone."""
+    w, x, indices = call.w, call.value(0), call.value(1)
+    require_floats(call, x)
+    axis = axis_of(call, len(x.shape), 0)
+    for other, extent in enumerate(indices.shape):
+        if other != axis and extent != x.shape[other]:
+            x = w.slice(x, other, 0, extent)
+    named = _named(call, x, indices, axis)
+    return w.reduce("reduce_sum", w.elementwise("where", named, x, number(0.0)), [axis], True)
+
+
+@entry("ScatterElements")
+def _scatter_elements(call: Call) -> Value:
+    """A row with another element at the place that an index names."""
+    w, x, indices, updates = call.w, call.value(0), call.value(1), call.value(2)
+    axis = axis_of(call, len(x.shape), 0)
+    if call.attr("reduction", "none") != "none":
+        raise Untaken("elements that are added to a row, or joined with it otherwise")
+    if any(indices.shape[other] != extent for other, extent in enumerate(x.shape) if other != axis):
+        raise Untaken("elements that go into a part of the rows")
+    return w.elementwise("where", _named(call, x, indices, axis), updates, x)
+
+
+def _named(call: Call, x: Value, indices: Value, axis: int) -> Value:
+    """Which elements of a tensor indices name along an axis, one a row. Raises Untaken for several."""
+    if indices.shape[axis] != 1:
+        raise Untaken(f"indices that name several places of a row: {list(indices.shape)} along {axis}")
+    return call.w.elementwise("equal", call.w.index(x.shape, axis), indices)

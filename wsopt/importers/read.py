@@ -7,6 +7,7 @@ from pathlib import Path
 
 from wsopt.errors import InputError, Problem
 from wsopt.importers.model import Imported
+from wsopt.importers.packed import packed
 from wsopt.requirements import require_onnx, require_torch
 
 ENDINGS = {".onnx": "ONNX", ".pt2": "torch.export's"}
@@ -24,11 +25,11 @@ def import_model(path: Path, extents: Mapping[str, int]) -> Imported:
         require_onnx("reading an ONNX file")
         from wsopt.importers.onnx_model import import_onnx
 
-        return import_onnx(path, extents)
-    require_torch("reading a file of torch.export", "an ONNX file can be read without torch")
+        return packed(import_onnx(path, extents))
+    require_torch("reading a file of torch.export", "an ONNX file can be read without torch", gpu=False)
     from wsopt.importers.exported import import_exported
 
-    return import_exported(path, extents)
+    return packed(import_exported(path, extents))
 
 
 def check_format(path: Path) -> None:

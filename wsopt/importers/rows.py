@@ -26,6 +26,8 @@ def _part(w: Writer, x: Value, indices: Value, axis: int) -> Value | None:
     if start is None or len(moving) > 1:
         return None
     count = indices.shape[moving[0]] if moving else 1
+    if start < 0:  # counted from the end
+        start += x.shape[axis]
     if start < 0 or start + count > x.shape[axis]:
         raise Untaken("indices outside of the tensor")
     own = tuple(extent if dim in moving else 1 for dim, extent in enumerate(indices.shape))

@@ -23,6 +23,7 @@ from wsopt.torch.folding import SMALL, Folded
 from wsopt.torch.integers import Integers
 from wsopt.torch.nested import CALLING
 from wsopt.torch.operations import TABLE
+from wsopt.torch.repeats import written_out
 from wsopt.torch.say_products import OPERANDS
 from wsopt.torch.symbols import Symbols, symbols_of
 from wsopt.torch.table import Entry
@@ -248,7 +249,10 @@ def _operand(found: Lowered, node: fx.Node, reader: fx.Node, *, dense: bool) -> 
     `dense`, comes from FX as well where FX has all elements of what is said with fewer, repeated.
     """
     known, val = found.values.get(node.name, found.functions.get(node.name)), node.meta.get("val")
-    if known is not None and not (dense and _repeats(known) and _has_every_element(val)):
+    repeats = dense and _repeats(known)
+    if repeats and found.narrows and isinstance(known, Value):  # nobody is there beside our graphs
+        return written_out(found.writer, known)
+    if known is not None and not (repeats and _has_every_element(val)):
         return known
     if isinstance(val, torch.SymInt):
         return found.symbols.extent(val)

@@ -312,6 +312,8 @@ class Writer:
     def matmul(self, a: Value, b: Value, *, transpose_b: bool = False, accumulate: str = "f32") -> Value:
         """Product of two values, [..., m, k] and [..., k, n]; leading dimensions broadcast. Sums are f32."""
         contracted = -1 if transpose_b else -2
+        if any(not isinstance(one.tensor, str) and one.tensor == 0 for one in (a, b)):
+            return number(0.0, _product_shape(a.shape, b.shape[:-2], b.shape[-2 if transpose_b else -1]))
         a, b = self._merged(a, [len(a.dims) - 1]), self._merged(b, [len(b.dims) - 2, len(b.dims) - 1])
         rank = max(len(a.dims), len(b.dims)) - 2
         (first, second), batch = aligned((batch_of(a, rank), batch_of(b, rank)), self.nodes)
@@ -359,6 +361,13 @@ def number(value: float, shape: Sequence[int] = ()) -> Value:
     if changes(value):
         raise Untaken("a number that is an extent, which changes from call to call")
     return Value(value, repeated_dims(shape))
+
+
+def _product_shape(a: Shape, batch_of_b: Shape, columns: int) -> Shape:
+    """The shape of a product, whose leading dimensions broadcast."""
+    rank = max(len(a) - 2, len(batch_of_b))
+    batches = [(1,) * (rank - len(batch)) + batch for batch in (a[:-2], batch_of_b)]
+    return (*map(max, *batches), a[-2], columns)
 
 
 def _replaced(dims: tuple[Dim, ...], place: int, dim: Dim) -> tuple[Dim, ...]:
