@@ -6,12 +6,25 @@ from wsopt.emit.integers import Integer, named, product
 from wsopt.emit.plan import KernelPlan
 from wsopt.tensors.views import OUTER, Role
 
+LARGEST_QUOTIENT = 2**20
+"""Tiles, at most, of a kernel that divides their numbers by f32. What f32 says is off by less than 2^-21 of the
+quotient: the reciprocal by 2^-22 (two in the last place; PTX ISA, `div.full`), and by 2^-24 each of both numbers and
+the product, which are rounded. So the quotient is one off at most.
+"""
+_MORE_TILES = 16
+"""How many times the graph's own tiles a call may have at least, where they are divided by f32."""
+
 
 def grid_parameters(plan: KernelPlan) -> list[str]:
     """Parameters from which a tile's place follows, beside its number."""
     column = ["column_tiles"] if plan.columns else []
     inner = [name for name in ("groups", "heads") if name in plan.counts]
     return ["row_tiles", *column, *inner]
+
+
+def divided_by_f32(plan: KernelPlan) -> bool:
+    """Whether the numbers of tiles are divided by f32: few enough, also where a call has more than the graph."""
+    return bool(plan.outer or plan.columns) and plan.program.grid.tiles * _MORE_TILES <= LARGEST_QUOTIENT
 
 
 def tiles(plan: KernelPlan) -> Integer:

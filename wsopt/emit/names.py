@@ -45,6 +45,7 @@ _KERNEL_WORDS = frozenset(
             *CHOICES,
             *ROUNDINGS,
             "tile_coordinates",
+            "divide",
         ),
         *(
             "kernel",

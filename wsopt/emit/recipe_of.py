@@ -8,7 +8,7 @@ from functools import reduce
 from wsopt.emit import dynamic, over_rows, records, resident, shares, splits
 from wsopt.emit.addresses import FARTHEST, ByAddress, places_name
 from wsopt.emit.consumer_of import consumer_of
-from wsopt.emit.grid import tiles
+from wsopt.emit.grid import LARGEST_QUOTIENT, divided_by_f32, tiles
 from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, shape_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.plan_of import plan_of
@@ -235,7 +235,7 @@ def _stationary_checks(plan: KernelPlan) -> Iterator[Check]:
 
 
 def _count_checks(plan: KernelPlan) -> Iterator[Check]:
-    """Conditions on what a kernel counts in 32 bits: elements of its workspaces, K-blocks of all blocks."""
+    """Conditions on what a kernel counts: elements of its workspaces, tiles, K-blocks of all blocks."""
     s = plan.s
     for one in splits.workspaces(plan)[:1]:
         over = "blocks" if s.shares else f"{s.splits} blocks"
@@ -244,6 +244,13 @@ def _count_checks(plan: KernelPlan) -> Iterator[Check]:
     for one in over_rows.workspaces(plan)[:1]:
         told = ("what blocks leave of sums over the rows takes ", one.elements, " elements: too many")
         yield Check(one.elements, "at_most", _MOST_ELEMENTS, told)
+    if divided_by_f32(plan):
+        told = (
+            "there are ",
+            named("tiles"),
+            " tiles, too many for this kernel: compile the graph at these extents",
+        )
+        yield Check(named("tiles"), "at_most", LARGEST_QUOTIENT, told)
     if s.shares:
         every = named("blocks") * (named("tiles") * ceil_divide(_STREAM, s.depth))
         told = ("the tiles have ", every, " K-blocks for all blocks together: too many to be counted")

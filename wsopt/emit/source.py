@@ -28,7 +28,7 @@ from wsopt.emit.consumer import Consumer
 from wsopt.emit.consumer_of import consumer_of
 from wsopt.emit.epilogue import epilogue
 from wsopt.emit.functions import Function, launched, partitions
-from wsopt.emit.grid import grid_parameters
+from wsopt.emit.grid import LARGEST_QUOTIENT, divided_by_f32, grid_parameters
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
 from wsopt.emit.operations import Operations
@@ -155,6 +155,8 @@ def _tiles(plan: KernelPlan) -> dict[str, Any]:
         "outer": plan.outer,
         "columns": plan.columns,
         "in_order": plan.in_order,
+        "divides": bool(plan.outer or plan.columns),
+        "by_f32": LARGEST_QUOTIENT if divided_by_f32(plan) else 0,
         "longest_last": plan.longest_last,
     }
     return {
@@ -264,9 +266,10 @@ def expectation(verified: VerifiedSchedule) -> Expectation:
     # In the loop of the warp that issues, products of several K-blocks stand under conditions on its counter, which
     # LLVM resolves by peeling where it takes the body for small.
     peelable = sum(op.instructions for op in verified.program.of(OpKind.MMA)) if columns else 0
+    program = verified.program
     return Expectation(
         expected_instructions(verified), verified.schedule.shared_memory_bytes, allocated, peelable,
-        dynamic.lone_arrivals(verified.program),
+        dynamic.lone_arrivals(program), once=program.structure.resident and not program.long_rows,
     )  # fmt: skip
 
 
