@@ -25,7 +25,7 @@ _TOLD = (
 def begin(plan: KernelPlan) -> list[str]:
     """The lines before a block's tile."""
     if not plan.s.resident:
-        return list(_strides(plan)) if plan.by_threads else []
+        return list(_strides(plan)) if plan.loops_over_tiles else []
     lets_begin = [] if plan.program.long_rows else [f"# {_BEGUN}", _LET_BEGIN]
     return ["gdc_wait()", *lets_begin, *_strides(plan)]
 
@@ -37,9 +37,9 @@ def end(plan: KernelPlan) -> list[str]:
 
 def told_vectors(plan: KernelPlan) -> list[ByAddress[Source]]:
     """The vectors along columns, one a batch element, of which a launch checks that each begins at a multiple of 16
-    bytes, as the compiler is told where blocks have one tile each: else threads load them element by element.
+    bytes, as the compiler is told in kernels of rows: else threads load them element by element.
     """
-    if not plan.s.resident:
+    if not plan.loops_over_tiles:
         return []
     own = (one for one in plan.vectors.values() if not one.of.is_tile and one.strides)
     return [one for one in own if Role.COLUMN in one.of.spans and one.of.view.is_aligned]

@@ -285,6 +285,7 @@ def row_phase(
     rows = {item.name for item in every if isinstance(item, Reduction) or item.spans == _ROW}
     own, threads = s.rows // (layout.lanes[0] * layout.warps[0]), math.prod((*layout.lanes, *layout.warps))
     by_row = element_mix((item for item in items if isinstance(item, Statement)), _ROW, rounding=1.0)
+    halves = sum(one.view.dtype.bits for one in vectors) / 16
 
     return Arithmetic(
         element_mix(items, FULL, lambda item: _fused(item, every, sums=True), rows=rows)
@@ -297,7 +298,8 @@ def row_phase(
             for kind in map(_exchanged, items)
             if kind
         ),
-        vectors=len(vectors) * s.columns * layout.rows + len(tiles) * s.rows * s.columns,
+        vectors=halves * s.columns * layout.rows + len(tiles) * s.rows * s.columns,
+        columns=len(vectors),
         lone=s.consumer_warps * s.blocks_an_sm <= machine.schedulers_per_sm,
     )
 

@@ -14,7 +14,7 @@ from wsopt.entries import extended
 from wsopt.lowering.lower import Cuttable, grid_of, unpriced
 from wsopt.machine.types import Machine
 from wsopt.perf.copies import TILE_GRAIN
-from wsopt.perf.costs import copy_cost, cost
+from wsopt.perf.costs import copy_cost, cost, waited_for
 from wsopt.perf.demand import demand_apart, dram_bytes, last_demand, ring_slots, with_gpc
 from wsopt.perf.effective_ii import steady_loop
 from wsopt.perf.epilogue import epilogue_cost
@@ -127,17 +127,20 @@ def _interleaved(ops: tuple[TileOp, ...], s: Structure, machine: Machine) -> tup
 
     While a tile passes through the SM, each block has done a share of one: an operation's cycles of issue and its
     latency are divided by the number of blocks. Arithmetic of a block with fewer warps than the SM has schedulers
-    takes longer, as some schedulers issue none of it. Blocks are at different operations at a time, so that units are
-    held in no order: the first operation has the cycles that all of them hold each unit. It is the reading, which
-    takes what the others do not hide where a block reads ahead.
+    takes longer, as some schedulers issue none of it, but what it waits for does not. Blocks are at different
+    operations at a time, so that units are held in no order: the first operation has the cycles that all of them hold
+    each unit. It is the reading, which takes what the others do not hide where a block reads ahead.
     """
     held, few = Counter[str](), max(1.0, machine.schedulers_per_sm / s.consumer_warps)
     for op in ops:
         held.update(dict(op.pipes))
 
     def shared(op: TileOp) -> TileOp:
-        share = (few if isinstance(op.counts, Arithmetic) else 1.0) / s.occupancy
-        return replace(op, issue=math.ceil(op.issue * share), latency=math.ceil(op.latency * share), pipes=())
+        longer = 0.0
+        if isinstance(op.counts, Arithmetic):
+            longer = (few - 1) * (op.issue - waited_for(op.counts, machine))
+        issue, latency = (math.ceil((own + longer) / s.occupancy) for own in (op.issue, op.latency))
+        return replace(op, issue=issue, latency=latency, pipes=())
 
     first, *others = map(shared, ops)
     if s.ahead:
