@@ -86,5 +86,7 @@ def test_a_call_of_too_many_tiles_is_refused() -> None:
     own = random_inputs(made.graph, 0)
     batches = LARGEST_QUOTIENT * made.verified.program.structure.tile_rows + 1
     x = np.broadcast_to(own["x"][:1], (batches, *own["x"].shape[1:]))
-    with pytest.raises(InterpreterError, match=r"tiles, too many for this kernel: compile the graph at these"):
+    with pytest.raises(
+        InterpreterError, match=r"tiles, too many for this kernel: compile the graph at these"
+    ):
         execute(made.source, {"x": x, "t": own["t"]}, seed=0)
