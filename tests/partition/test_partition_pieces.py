@@ -8,7 +8,7 @@ import pytest
 from partition_graphs import block, mlp, rows_between
 
 from wsopt.errors import LoweringError
-from wsopt.graph.builder import GraphBuilder
+from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
@@ -76,6 +76,22 @@ def test_elements_with_more_bytes_than_what_they_are_made_of_are_made_again(h200
     h = g.add(g.matmul(x, w, name="p"), bias, name="h")
     g.output(g.reduce_sum(h, axis=0), g.cast(h, "bf16"))
     assert _web(g.build()).free == set(), "the product would be written in its place"
+
+
+def test_elements_are_made_again_by_those_that_read_a_view_of_them() -> None:
+    g = GraphBuilder("channels")
+    x, w = g.input("x", (2, 64, 96), "bf16"), g.input("w", (96,), "bf16")
+
+    def mean(of: Symbol) -> Symbol:
+        return g.reduce_mean(g.reduce_mean(of, axis=1, keepdims=True), axis=3, keepdims=True)
+
+    parts = g.reshape(g.cast(x, "f32", name="wide"), (2, 64, 12, 8))
+    apart = g.sub(parts, mean(parts), name="apart")
+    r = g.rsqrt(mean(g.mul(apart, apart)), name="r")
+    g.output(g.cast(g.mul(g.reshape(g.mul(apart, r), (2, 64, 96)), w), "bf16", name="y"))
+    web = _web(g.build())
+    assert {"wide", "apart"} <= web.free
+    assert all("wide" not in web.names(web.reads[number]) for number in range(len(web.solid)))
 
 
 def test_what_lies_between_two_nodes_is_in_their_part() -> None:

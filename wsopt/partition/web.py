@@ -61,7 +61,7 @@ class Web:
         writes it for the others; what it is made of is written as well then, if that is no input. `free` are the
         nodes before it that are free.
         """
-        others = len(self.graph.consumers(node.name)) - 1
+        others = sum(1 for _ in self._read_by(node.name)) - 1
         if others < 1 or not is_pointwise(node) or node.name in self.graph.outputs:
             return False
         found, left = set[str](), [*node.tensors]
@@ -74,6 +74,14 @@ class Web:
         read = sum(self.graph.type_of(name).nbytes for name in found)
         written = sum(self.graph.type_of(name).nbytes for name in found if self.graph.input(name) is None)
         return others * read + written < (others + 1) * node.type.nbytes
+
+    def _read_by(self, name: str) -> Iterator[Node]:
+        """The nodes that read a tensor, as it is or through views that no kernel copies."""
+        for node in self.graph.consumers(name):
+            if node.op in VIEWS and not self._is_copied(node):
+                yield from self._read_by(node.name)
+            else:
+                yield node
 
     @cached_property
     def solid(self) -> tuple[Node, ...]:
