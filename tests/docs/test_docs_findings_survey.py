@@ -55,6 +55,8 @@ def test_second_survey() -> None:
     assert f"{mean['cublas']} of {len(ratios['cublas'])}. Two stood out" in PAGE
     us, beside = told("gn_last")
     assert f"took {us:.1f} us, {beside:.2f} of Inductor, in five kernels" in PAGE
+    us, beside = told("gn_last", -1)
+    assert f"it takes {us:.1f} us since, {beside:.2f} of Inductor" in PAGE
 
 
 def test_vectors_of_every_tile() -> None:
