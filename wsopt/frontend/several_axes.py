@@ -7,7 +7,7 @@ mean over its elements: in a tensor that lies densely they are one axis, and a r
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from wsopt.frontend.derived import derived
@@ -39,21 +39,33 @@ def _reduced(graph: Graph, last: Node) -> tuple[str, tuple[int, ...]]:
     """The tensor that a reduction and those alike before it, which nothing else reads, reduce, and along which axes;
     none for another node.
     """
-    if last.op not in _AGAIN:
+    chain = reductions_up_to(graph, last)
+    if not chain:
         return last.name, ()
+    return chain[0].tensors[0], tuple(sorted(set(axes_of(graph, chain))))
+
+
+def reductions_up_to(graph: Graph, last: Node) -> list[Node]:
+    """A reduction behind those alike before it, which nothing else reads; none for another node."""
+    if last.op not in _AGAIN:
+        return []
     chain = [last]
     while (before := graph.producer(chain[0].tensors[0])) is not None and before.op == last.op:
         if before.name in graph.outputs or len(graph.consumers(before.name)) > 1:
             break
         chain.insert(0, before)
-    source = chain[0].tensors[0]
-    left, axes = list(range(graph.type_of(source).rank)), list[int]()
+    return chain
+
+
+def axes_of(graph: Graph, chain: Sequence[Node]) -> list[int]:
+    """The axis of the first one's operand along which each of these reductions, one of the other, reduces."""
+    left, axes = list(range(graph.type_of(chain[0].tensors[0]).rank)), list[int]()
     for node in chain:
         place = node.attr("axis", int)
         axes.append(left[place])
         if not node.attr("keepdims", bool):
             del left[place]
-    return source, tuple(sorted(set(axes)))
+    return axes
 
 
 def _are_neighbours(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:

@@ -27,6 +27,7 @@ from wsopt.partition.cut import Cut, Cutter, check_cuttable, cutter_of, settled
 from wsopt.partition.document import CutRecord, record_of, record_text
 from wsopt.partition.exact_products import written_out
 from wsopt.partition.few_rows import joins_few_long_rows, with_parts_of_rows
+from wsopt.partition.longest_first import with_longest_first
 from wsopt.partition.prices import Prices
 from wsopt.partition.sequence import sequence_text
 from wsopt.partition.text import cut_text
@@ -77,11 +78,13 @@ def build_cut(
 
 
 def _best(graph: Graph, cutter: Cutter) -> Cut:
-    """The fastest cut: of the graph, and where kernels compute those, of the one with few long rows in parts and of
-    the one with slices of inputs instead of what is computed.
+    """The fastest cut: of the graph, and where kernels compute those, of the one with few long rows in parts, of the
+    one with slices of inputs instead of what is computed, and of the one whose longest axes are reduced first.
     """
     prices = cutter.prices
-    others = (with_parts_of_rows(graph, prices.machine), with_sliced_inputs(graph))
+    others = (
+        with_parts_of_rows(graph, prices.machine), with_sliced_inputs(graph), with_longest_first(graph),
+    )  # fmt: skip
     return settled([cutter, *(cutter_of(other, prices) for other in others if other is not graph)])
 
 
