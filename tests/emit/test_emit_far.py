@@ -38,7 +38,7 @@ def near() -> Emitted:
 
 def test_offsets_that_fit_are_counted_in_32_bits(near: Emitted) -> None:
     assert "batch * x_batch_stride" in near.source
-    assert "gl.cast(" not in near.source
+    assert "_stride, gl.int64)" not in near.source
 
 
 def test_offsets_that_may_not_fit_are_widened() -> None:

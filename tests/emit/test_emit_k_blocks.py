@@ -129,7 +129,7 @@ def test_tiles_are_taken_as_the_model_has_it(mask: str) -> None:
     counts, heads = list(k_iteration_counts(found.verified.program.bounds, s)), 9
     tiles = heads * len(counts)
     (taken,) = tiles_of(found.source, region.extent(Role.ROW), region.extent(Role.STREAM), heads, blocks=1)
-    from_last = "row_tiles - 1 - tile" in found.source
+    from_last = "row_tiles - 1 - row_tile" in found.source
     assert from_last == longest_last(counts)
     lengths = numbered(counts, from_last)
     together = tiles_together(lengths, tiles, 1)

@@ -134,7 +134,10 @@ REFUSED: dict[str, tuple[Body, str]] = {
         lambda g: g.cumsum(g.input("x", (64, 64), "i32"), axis=1),
         "cumsum of 64 whole numbers whose size is not known is not lowered",
     ),
-    "sums of a product": (after_product("cumsum"), "and not beside products"),
+    "sums of a product": (
+        after_product("cumsum"),
+        "cumsum beside products is not lowered; compute matmul_0 before",
+    ),
     "long sums": (
         lambda g: g.cumsum(g.input("x", (64, 65536), "f32"), axis=1),
         "rows that an SM holds whole",

@@ -196,14 +196,25 @@ def test_refuses_other_types_ranks_and_no_data() -> None:
 
 @pytest.mark.compiler
 def test_numbers_beyond_32_bits_are_refused() -> None:
+    launch = observed("residual_norm")
+    huge = {
+        name: replace(seen, shape=(2**33, *seen.shape[1:])) if len(seen.shape) == 2 else seen
+        for name, seen in launch.seen.items()
+    }
+    (said,) = calls(program("residual_norm").run(described("residual_norm", huge) + "plan"), "plan")
+    assert said["status"] == 1
+    assert said["message"] == f"an extent is {2**33}: the kernel takes 32 bits"
+
+
+def test_more_tiles_than_places_are_found_for_are_refused() -> None:
     launch = observed("gated")
     huge = {
-        name: replace(seen, shape=(2**33, *seen.shape[1:])) if len(seen.shape) == 3 else seen
+        name: replace(seen, shape=(2**30, *seen.shape[1:])) if len(seen.shape) == 3 else seen
         for name, seen in launch.seen.items()
     }
     (said,) = calls(program("gated").run(described("gated", huge) + "plan"), "plan")
     assert said["status"] == 1
-    assert said["message"] == f"an extent is {2**33 * 200}: the kernel takes 32 bits"
+    assert "tiles, too many for this kernel: compile the graph at these extents" in said["message"]
 
 
 # --- plans ----------------------------------------------------------------------------------------------

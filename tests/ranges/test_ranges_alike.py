@@ -10,7 +10,7 @@ TEXT = """
 # compiled at 512
 def bind(x):
     _expect(x.shape[0] <= 64, f"at {x.shape[0]} rows, as at 512")
-    row_tile = tile % row_tiles
+    batch, row_tile = divide(tile, row_tiles)
     return x.shape[0] // 64
 """
 
@@ -19,7 +19,7 @@ def bind(x):
     ("before", "after", "one"),
     [
         ("at 512", "at 2000", True),
-        ("row_tile = tile %", "row_tile = row_tiles - 1 - tile %", True),
+        ("    return", "    row_tile = row_tiles - 1 - row_tile\n    return", True),
         (
             '64, f"at {x.shape[0]} rows, as at 512")',
             '64,\n        f"at {x.shape[0]} rows, as at 7",\n    )',
