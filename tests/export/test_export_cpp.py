@@ -194,27 +194,27 @@ def test_refuses_other_types_ranks_and_no_data() -> None:
     assert [one["status"] for one in calls(said, "silent")] == [1]
 
 
+def refusal_of(name: str, rank: int, extent: int) -> str:
+    """What a plan says where the tensors of so many dimensions have such a first extent."""
+    huge = {
+        tensor: replace(seen, shape=(extent, *seen.shape[1:])) if len(seen.shape) == rank else seen
+        for tensor, seen in observed(name).seen.items()
+    }
+    (said,) = calls(program(name).run(described(name, huge) + "plan"), "plan")
+    assert said["status"] == 1
+    return str(said["message"])
+
+
 @pytest.mark.compiler
 def test_numbers_beyond_32_bits_are_refused() -> None:
-    launch = observed("residual_norm")
-    huge = {
-        name: replace(seen, shape=(2**33, *seen.shape[1:])) if len(seen.shape) == 2 else seen
-        for name, seen in launch.seen.items()
-    }
-    (said,) = calls(program("residual_norm").run(described("residual_norm", huge) + "plan"), "plan")
-    assert said["status"] == 1
-    assert said["message"] == f"an extent is {2**33}: the kernel takes 32 bits"
+    told = refusal_of("residual_norm", 2, 2**33)
+    assert told == f"an extent is {2**33}: the kernel takes 32 bits"
 
 
+@pytest.mark.compiler
 def test_more_tiles_than_places_are_found_for_are_refused() -> None:
-    launch = observed("gated")
-    huge = {
-        name: replace(seen, shape=(2**30, *seen.shape[1:])) if len(seen.shape) == 3 else seen
-        for name, seen in launch.seen.items()
-    }
-    (said,) = calls(program("gated").run(described("gated", huge) + "plan"), "plan")
-    assert said["status"] == 1
-    assert "tiles, too many for this kernel: compile the graph at these extents" in said["message"]
+    told = refusal_of("gated", 3, 2**30)
+    assert "tiles, too many for this kernel: compile the graph at these extents" in told
 
 
 # --- plans ----------------------------------------------------------------------------------------------

@@ -22,9 +22,14 @@ def grid_parameters(plan: KernelPlan) -> list[str]:
     return ["row_tiles", *column, *inner]
 
 
+def divides(plan: KernelPlan) -> bool:
+    """Whether a tile's place follows from its number by divisions: there are axes beside that of its rows."""
+    return bool(plan.outer or plan.columns)
+
+
 def divided_by_f32(plan: KernelPlan) -> bool:
     """Whether the numbers of tiles are divided by f32: few enough, also where a call has more than the graph."""
-    return bool(plan.outer or plan.columns) and plan.program.grid.tiles * _MORE_TILES <= LARGEST_QUOTIENT
+    return divides(plan) and plan.program.grid.tiles * _MORE_TILES <= LARGEST_QUOTIENT
 
 
 def tiles(plan: KernelPlan) -> Integer:

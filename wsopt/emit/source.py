@@ -28,7 +28,7 @@ from wsopt.emit.consumer import Consumer
 from wsopt.emit.consumer_of import consumer_of
 from wsopt.emit.epilogue import epilogue
 from wsopt.emit.functions import Function, launched, partitions
-from wsopt.emit.grid import LARGEST_QUOTIENT, divided_by_f32, grid_parameters
+from wsopt.emit.grid import LARGEST_QUOTIENT, divided_by_f32, divides, grid_parameters
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
 from wsopt.emit.operations import Operations
@@ -155,7 +155,7 @@ def _tiles(plan: KernelPlan) -> dict[str, Any]:
         "outer": plan.outer,
         "columns": plan.columns,
         "in_order": plan.in_order,
-        "divides": bool(plan.outer or plan.columns),
+        "divides": divides(plan),
         "by_f32": LARGEST_QUOTIENT if divided_by_f32(plan) else 0,
         "longest_last": plan.longest_last,
     }

@@ -16,12 +16,13 @@ from wsopt.graph.needed import needed
 from wsopt.graph.reference import evaluate
 from wsopt.graph.types import Graph, Input, Node
 from wsopt.importers.model import Array, Imported
+from wsopt.partition.constants import of_constants
 
 
 def packed(found: Imported) -> Imported:
     """A model's graph with what depends on weights alone as constants of its own, named for the weight."""
     graph = found.graph
-    fixed = _fixed(graph)
+    fixed = of_constants(graph, graph.constants)
     made = {name: _sources(name, fixed) for name in dict.fromkeys(_handed_on(graph, fixed))}
     if not made:
         return found
@@ -43,17 +44,6 @@ def packed(found: Imported) -> Imported:
         }
 
     return Imported(main, origins, contents)
-
-
-def _fixed(graph: Graph) -> dict[str, Node]:
-    """The nodes that depend on constants and on nothing else, by name."""
-    known = set(graph.constants)
-    found: dict[str, Node] = {}
-    for node in graph.nodes:
-        if node.tensors and all(name in known for name in node.tensors):
-            known.add(node.name)
-            found[node.name] = node
-    return found
 
 
 def _handed_on(graph: Graph, fixed: dict[str, Node]) -> Iterator[str]:

@@ -28,7 +28,7 @@ def folded(graph: Graph, constants: frozenset[str] | None = None) -> Folded | No
     """The graph with what products read of constants, or is joined of them, apart; None if that is nothing.
     `constants` are the inputs whose contents are fixed, if those are more than the graph says.
     """
-    fixed = _fixed(graph, graph.constants if constants is None else constants)
+    fixed = of_constants(graph, graph.constants if constants is None else constants)
     made = tuple(dict.fromkeys(_handed_on(graph, fixed)))
     if not made:
         return None
@@ -38,7 +38,7 @@ def folded(graph: Graph, constants: frozenset[str] | None = None) -> Folded | No
     return Folded(prepack, needed(replace(graph, inputs=(*graph.inputs, *packed), nodes=rest)))
 
 
-def _fixed(graph: Graph, constants: frozenset[str]) -> dict[str, Node]:
+def of_constants(graph: Graph, constants: frozenset[str]) -> dict[str, Node]:
     """The nodes that depend on constants, and on nothing else that a call brings, by name."""
     known = set(constants)
     found: dict[str, Node] = {}
