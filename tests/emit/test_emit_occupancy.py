@@ -1,4 +1,4 @@
-"""Two blocks an SM: a launch has twice as many, each with its share of shared memory and registers."""
+"""Several blocks an SM: a launch has as many more, each with its share of shared memory and registers."""
 
 from __future__ import annotations
 
@@ -45,12 +45,22 @@ def one_token(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(g.cast(p, "bf16"), v), "bf16", name="y")
 
 
+def few_keys(g: GraphBuilder) -> Symbol:
+    """The queries of many rows over keys that do not fill their last K-block."""
+    q = g.input("q", (3, 200, 64), "bf16")
+    k, v = g.input("k", (3, 77, 64), "bf16"), g.input("v", (3, 77, 64), "bf16")
+    p = g.softmax(g.matmul(q, k, transpose_b=True) * 0.125, axis=2)
+    return g.cast(g.matmul(g.cast(p, "bf16"), v), "bf16", name="y")
+
+
 CASES: dict[str, tuple[Body, Structure]] = {
     "product": (few_rows, TWO),
     "split product": (few_rows, replace(TWO, splits=3)),
     "weights of 8 bits": (few_rows_by_words, WORDS),
     "split weights of 8 bits": (few_rows_by_words, replace(WORDS, splits=2)),
     "attention": (one_token, replace(TWO, splits=2)),
+    "attention of many rows, three blocks": (few_keys, replace(TWO, occupancy=3)),
+    "attention of many rows, four blocks": (few_keys, replace(TWO, occupancy=4, depth=32)),
 }
 
 
@@ -65,6 +75,14 @@ def test_it_computes_what_the_graph_means(name: str) -> None:
 def test_the_compiler_keeps_to_a_blocks_share_of_registers() -> None:
     made = build(graph_of(few_rows), TWO)
     assert made.verified.schedule.base_registers == 128
+    assert not verdict(compile_kernel(made.source), expectation(made.verified))
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("blocks", "depth", "registers"), [(2, 64, 128), (3, 64, 80), (4, 32, 64)])
+def test_so_does_it_with_more_blocks_that_compute_values(blocks: int, depth: int, registers: int) -> None:
+    made = build(graph_of(few_keys), replace(TWO, occupancy=blocks, depth=depth))
+    assert made.verified.schedule.base_registers == registers
     assert not verdict(compile_kernel(made.source), expectation(made.verified))
 
 

@@ -42,6 +42,18 @@ def gated(m: int, n: int, k: int) -> Region:
     return region_of(body)
 
 
+def chained(rows: int, keys: int, columns: int) -> Region:
+    """Attention of 8 heads: softmax of a product, times another tensor."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        q = g.input("q", (8, rows, columns), "bf16")
+        k, v = (g.input(name, (8, keys, columns), "bf16") for name in "kv")
+        p = g.softmax(g.matmul(q, k, transpose_b=True) * 0.125, axis=2)
+        return g.cast(g.matmul(g.cast(p, "bf16"), v), "bf16", name="y")
+
+    return region_of(body)
+
+
 def extents(region: Region) -> dict[Role, int]:
     """Extents by role."""
     return dict(region.extents)

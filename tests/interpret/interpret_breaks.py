@@ -129,10 +129,26 @@ SYNCHRONIZATION = (
     Break(
         "store not fenced",
         "scale",
-        "        fence_async_shared()",
-        "        pass",
+        "        fence_async_shared()\n        tma_store",
+        "        tma_store",
         RaceError,
         "generic store not fenced before the async proxy reads it",
+    ),
+    Break(
+        "load not fenced",
+        "scale",
+        "        fence_async_shared()\n        mbarrier.arrive(empty",
+        "        mbarrier.arrive(empty",
+        RaceError,
+        r"a load not fenced before a copy overwrites what it reads .* a load of worker",
+    ),
+    Break(
+        "load fenced too late",
+        "scale",
+        "        fence_async_shared()\n        mbarrier.arrive(empty.index(slot), count=1)",
+        "        mbarrier.arrive(empty.index(slot), count=1)\n        fence_async_shared()",
+        RaceError,
+        "a load not fenced",
     ),
     Break(
         "operand not fenced",
@@ -185,7 +201,8 @@ SYNCHRONIZATION = (
     Break(
         "released before it was read",
         "scale",
-        "        x = ring.index(slot).load(ROWS)\n        mbarrier.arrive(empty.index(slot), count=1)\n",
+        "        x = ring.index(slot).load(ROWS)\n        fence_async_shared()\n"
+        "        mbarrier.arrive(empty.index(slot), count=1)\n",
         "        mbarrier.arrive(empty.index(slot), count=1)\n        x = ring.index(slot).load(ROWS)\n",
         RaceError,
         r"a TMA copy overwrites ring\[0\] with no barrier that orders it after the read",

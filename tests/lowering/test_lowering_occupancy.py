@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tile_graphs import plain
+from tile_graphs import chained, plain
 
 from wsopt.frontend.types import Region
 from wsopt.lowering.structures import structures
-from wsopt.machine import Machine
+from wsopt.machine import Machine, load_machine
 from wsopt.perf.paths import waves_of
 from wsopt.perf.price import lower
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import budget, memory
+from wsopt.solve.bound import infeasible
+from wsopt.solve.search import DEFAULT_MARGIN
 
 ONE = Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, True, False, 1, 1)
 TWO = replace(ONE, occupancy=2)
@@ -32,6 +34,23 @@ def test_one_tile_has_all_rows(h200: Machine) -> None:
     found = several(plain(16, 8192, 4096), h200)
     assert {s.swap for s in found} == {False, True}
     assert min(s.columns for s in found if s.swap) == 16
+
+
+def test_loops_that_compute_values_have_them_whatever_their_rows(h200: Machine) -> None:
+    found = several(chained(4096, 77, 64), h200)
+    assert {(s.occupancy, s.consumers, s.consumer_warps, s.persistent) for s in found} == {
+        (blocks, 1, 4, True) for blocks in (2, 3, 4)
+    }
+    b200 = load_machine("b200")  # which has sums in tensor memory
+    assert not several(chained(4096, 77, 64), b200)
+
+
+def test_each_tensor_instruction_has_its_sums_in_the_registers_of_the_start(h200: Machine) -> None:
+    """Of scores as of results: three blocks start with 80 registers a thread, of which 64 columns of sums take 32."""
+    region = chained(4096, 512, 64)
+    narrow, wide = (replace(ONE, depth=depth, occupancy=3) for depth in (64, 128))
+    told = [infeasible(lower(region, s, h200), h200, DEFAULT_MARGIN) for s in (narrow, wide)]
+    assert told == ["", "emitter.v1: one tensor instruction needs 96 registers, ptxas starts from 80"]
 
 
 def test_a_block_has_its_share_of_the_sm(h200: Machine) -> None:

@@ -9,7 +9,7 @@ from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.combination import parts_of
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
-from wsopt.emit.instructions import arrive, expect, tma_load, wait, when
+from wsopt.emit.instructions import expect, hand_back, tma_load, wait, when
 from wsopt.emit.names import Names
 from wsopt.emit.operands import operand_of
 from wsopt.emit.plan import KernelPlan
@@ -155,7 +155,7 @@ def _full_input(plan: KernelPlan, name: str, box: Box) -> Iterator[str]:
     load = tile_load(buffer, box, row_role(plan.s.swap), "SUBTILE_LAYOUT")
     yield f"{name} = {load}{widened(box.view)}"
     if box in plan.handed_back:
-        yield arrive(f"{box.name}_empty.index({place})")
+        yield hand_back(f"{box.name}_empty.index({place})")
     if uses > 1:
         later = coordinates(box, plan.place("row", "column + INPUT_BUFFERS * SUBTILE_COLUMNS"))
         refill = [expect(barrier, box.nbytes), tma_load(box.descriptor, later, barrier, buffer)]

@@ -33,6 +33,13 @@ def arrive(barrier: str) -> str:
     return f"mbarrier.arrive({barrier}, count=1)"
 
 
+def hand_back(barrier: str) -> str:
+    """Hand back memory that threads have read, for a copy to overwrite: their loads end first, for which no barrier
+    waits.
+    """
+    return f"fence_async_shared()\n{arrive(barrier)}"
+
+
 def expect(barrier: str, nbytes: str | int) -> str:
     """Announce the bytes that will arrive at a barrier."""
     return f"mbarrier.expect({barrier}, {nbytes})"

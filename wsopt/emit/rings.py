@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit.instructions import arrive, wait
+from wsopt.emit.instructions import arrive, hand_back, wait
 from wsopt.emit.names import Names
 from wsopt.emit.slots import SlotCounter
 from wsopt.emit.tensors import Box, make_box, part_boxes, row_box
 from wsopt.program.facts import Member
-from wsopt.program.ids import OpId
-from wsopt.program.program import Iteration, RingPlan
+from wsopt.program.ids import OpId, OpKind, ValueKind
+from wsopt.program.program import Iteration, RingPlan, TileProgram
 from wsopt.program.types import column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -23,7 +23,7 @@ from wsopt.tensors.views import Role, View
 class Ring:
     """A ring of slots, with the boxes of each tensor of which a slot holds tiles, one for each part of a tile;
     `nbytes` is what the text calls the bytes of a slot. Its slots are told by the place of their K-block
-    (`slots.py`).
+    (`slots.py`). Some of its tiles are `loaded`, which is what threads do; others products alone read.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Ring:
     nbytes: str
     plan: RingPlan
     members: tuple[tuple[Member, tuple[Box, ...]], ...]
+    loaded: bool
 
     @property
     def depth(self) -> str:
@@ -56,7 +57,7 @@ class Ring:
 
     def release(self, place: int = 0) -> str:
         """Hand a slot back."""
-        return arrive(self.empty(place))
+        return (hand_back if self.loaded else arrive)(self.empty(place))
 
     @property
     def boxes(self) -> tuple[Box, ...]:
@@ -98,16 +99,18 @@ class NamedBoxes:
         """The rings. Where slots are counted on, those of equal depths have one counter."""
         program, depths = self.verified.program, dict(self.verified.schedule.rings)
         counters, kept = dict[int, SlotCounter](), not program.computes_with_products
+        by_threads = loaded_tiles(program)
 
         def ring(plan: RingPlan) -> Ring:
             members = tuple((one, self.held("streamed", one)) for one in plan.members)
+            loaded = any(one.name in by_threads for one in plan.members)
             if len(program.rings) == 1:
-                return Ring("ring", SlotCounter("", "RING_DEPTH", kept), "RING_BYTES", plan, members)
+                return Ring("ring", SlotCounter("", "RING_DEPTH", kept), "RING_BYTES", plan, members, loaded)
             name, *_ = (self._called("streamed", one) for one in plan.members)
             prefix = "" if len({*depths.values()}) == 1 else f"{name}_"
             counter = SlotCounter(prefix, f"{name}_DEPTH", kept)
             counter = counters.setdefault(depths[plan.name], counter) if kept else counter
-            return Ring(f"{name}_ring", counter, str(plan.slot_bytes), plan, members)
+            return Ring(f"{name}_ring", counter, str(plan.slot_bytes), plan, members, loaded)
 
         return tuple(map(ring, program.rings))
 
@@ -128,6 +131,17 @@ class NamedBoxes:
         """What the text calls a tensor that a ring or the block holds."""
         wish = member.name if member.name.isidentifier() else member.view.tensor  # one that a role computes
         return self.names(f"{kind}:{wish}", wish)
+
+
+def loaded_tiles(program: TileProgram) -> frozenset[str]:
+    """Tensors of which threads load tiles: all that other operations than products read."""
+    return frozenset(
+        value.subject
+        for op in program.ops
+        if op.kind is not OpKind.MMA
+        for value in op.inputs
+        if value.kind in (ValueKind.TILE, ValueKind.STATIONARY)
+    )
 
 
 def loaders(verified: VerifiedSchedule, rings: Sequence[Ring]) -> Iterator[tuple[Ring, ...]]:

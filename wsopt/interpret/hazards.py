@@ -1,8 +1,9 @@
 """The accesses to one shared-memory allocation, and the rules that each new one must keep.
 
 Every access is an event with a time. A rule is broken where two accesses to the same bytes, one of them a
-write, are not ordered by barriers, where an asynchronous one is still outstanding, or where data written
-by ordinary stores reaches the async proxy (TMA, products) without the writer's `fence_async_shared`.
+write, are not ordered by barriers, where an asynchronous one is still outstanding, where data written
+by ordinary stores reaches the async proxy (TMA, products) without the writer's `fence_async_shared`, or where
+a copy overwrites what threads have read without the reader's: a barrier waits for no load from shared memory.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ class Region:
 
 @dataclass(slots=True, eq=False)
 class Read:
-    """A read; asynchronous ones are outstanding until their partition has waited for them."""
+    """A read; asynchronous ones are outstanding until their partition has waited for them, loads until it has fenced
+    them from copies.
+    """
 
     region: Region
     agent: Actor
@@ -104,6 +107,7 @@ class Read:
     time: int
     line: int
     outstanding: bool = False
+    fenced: int | None = None
 
     def retire(self) -> None:
         """The partition has waited for it: from now on the read is over."""
@@ -178,7 +182,12 @@ class History:
         return new
 
     def fence(self, agent: Actor) -> None:
-        """`fence_async_shared` by an agent: its own earlier stores are now seen by the async proxy."""
+        """`fence_async_shared` by an agent: its own earlier stores are now seen by the async proxy, and its loads
+        have ended.
+        """
+        for read in self.reads:
+            if read.agent is agent and read.fenced is None:
+                read.fenced = agent.time
         for write in self.writes:
             if write.agent is agent and not write.copy and write.fenced is None:
                 write.fenced = agent.time
@@ -230,6 +239,11 @@ def _check_overwritten_read(agent: Actor, read: Read, writer: Writer) -> None:
         )
     if not agent.clock.knows(read.agent.component, read.time):
         raise RaceError(f"{what} overwrites {read.region.name} with no barrier that orders it after {read}")
+    if read.reader is not Reader.LOAD or writer is not Writer.COPY:
+        return
+    if read.fenced is None or not agent.clock.knows(read.agent.component, read.fenced):
+        what = "a load not fenced before a copy overwrites what it reads"
+        raise RaceError(f"{read.region.name}: {what} (fence_async_shared): {read}")
 
 
 def _check_overwritten_write(agent: Actor, write: Write, writer: Writer) -> None:

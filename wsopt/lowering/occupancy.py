@@ -1,4 +1,6 @@
-"""Several blocks an SM, where a graph has so few rows that one consumer has all of them."""
+"""Several blocks an SM: of products where one consumer has all of a graph's few rows, and of loops that compute
+values.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,28 @@ from wsopt.targets import Sums, target_of
 from wsopt.tensors.views import Role
 
 _BLOCKS = 2
-"""Blocks of an SM, where it has several. With three and four of them rings are shallow: a product of 16 rows by
-8192 x 8192 of 8 bits takes 20.7 and 21.7 us, with two 20.2, with one 20.9 (`docs/calibration/h200_ahead.json`).
+"""Blocks of an SM in loops of products, where it has several. With three and four of them rings are shallow: a
+product of 16 rows by 8192 x 8192 of 8 bits takes 20.7 and 21.7 us, with two 20.2, with one 20.9
+(`docs/calibration/h200_ahead.json`).
+"""
+
+_BLOCKS_OF_VALUES = (2, 3, 4)
+"""Blocks of an SM in loops that compute values. While one begins or ends a tile, or waits for a product, others
+compute: a softmax of 77 columns between two products takes 15.4 us with four, 19.8 with two consumers of one block
+(`docs/calibration/h200_blocks_of_values.json`). Five have too few registers for a product of 64 columns.
 """
 
 
 def may_have_several(region: Region, machine: Machine) -> bool:
-    """Whether an SM may have several blocks of a region: where one tile has all rows of the graph, or all columns, as
-    its rows are where weights are computed in the loop, and sums are in registers.
+    """Whether an SM may have several blocks of a region: where its loop computes values, or one tile has all rows of
+    the graph, or all columns, as its rows are where weights are computed in the loop; and sums are in registers.
 
-    With more of both, consumers of one block read an operand from the same slots, which several blocks copy each for
-    themselves.
+    Consumers of one block read an operand from the same slots, which several blocks copy each for themselves. Of
+    products with more of both rows and columns that is what bounds them.
     """
-    few = min(map(region.extent, _sides(region))) <= machine.mma_rows
-    return few and target_of(machine).sums is Sums.REGISTERS and not (region.beside or region.offsets)
+    if target_of(machine).sums is not Sums.REGISTERS or region.beside or region.offsets:
+        return False
+    return region.chained or min(map(region.extent, _SIDES)) <= machine.mma_rows
 
 
 def several_blocks(region: Region, s: Structure, machine: Machine) -> Iterator[Structure]:
@@ -38,7 +48,11 @@ def several_blocks(region: Region, s: Structure, machine: Machine) -> Iterator[S
     """
     one_consumer = (s.consumers, s.sharing, s.transforms) == (1, Sharing.COOPERATIVE, 0)
     alone = s.persistent and one_consumer and s.consumer_warps == machine.warps_per_warpgroup
-    if alone and may_have_several(region, machine) and _has_all(region, s):
+    if not (alone and may_have_several(region, machine)):
+        return
+    if region.chained:
+        yield from (changed(s, occupancy=blocks) for blocks in _BLOCKS_OF_VALUES)
+    elif _has_all(region, s):
         yield changed(s, occupancy=_BLOCKS)
 
 
@@ -48,9 +62,8 @@ def _has_all(region: Region, s: Structure) -> bool:
     (`docs/calibration/h200_few_columns.json`).
     """
     taken = dict(zip((row_role(s.swap), column_role(s.swap)), (s.tile_rows, s.columns), strict=True))
-    return any(taken[role] >= region.extent(role) for role in _sides(region))
+    return any(taken[role] >= region.extent(role) for role in _SIDES)
 
 
-def _sides(region: Region) -> tuple[Role, ...]:
-    """The sides of a graph's tiles of which it may have little: of loops that compute values the rows alone."""
-    return (Role.ROW,) if region.chained else (Role.ROW, Role.COLUMN)
+_SIDES = (Role.ROW, Role.COLUMN)
+"""The sides of a product's tiles."""

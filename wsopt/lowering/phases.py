@@ -178,6 +178,11 @@ _SPREAD = 2
 machine code for sm_90 has them: a PRMT and a LOP3.
 """
 
+_WIDENED = 1
+"""Instructions an element in which tiles of 16-bit floats become f32 where products' sums lie, as the machine code
+for sm_90 has them: of two neighbours one is shifted, and one is masked or moved.
+"""
+
 
 _UNPACKED = {
     DType.I4: {"logic": 7 / 8, "add": 0.5},
@@ -249,7 +254,7 @@ def k_block_phase(
     floats = sum(view.dtype.is_float and view.dtype.bits < 32 for view in plain)
     whole = sum(view.dtype in (DType.I8, DType.BOOL) for view in plain)
     return Arithmetic(
-        mix + InstructionMix({"convert": 0.5 * floats, "logic": _SPREAD * whole}),
+        mix + InstructionMix({"logic": _WIDENED * floats + _SPREAD * whole}),
         s.rows * s.depth,
         statements,
         special,

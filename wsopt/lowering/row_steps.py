@@ -214,8 +214,17 @@ class Rows(Maker):
         store = Store(
             len(sizes), staged, copied, self.tiles, len(values), region.passes, len(apart) * elements,
             self._at_once(by_threads), self._piece([*views, *by_threads]), across,
+            elements * sum(map(self._scatters, by_threads)),
         )  # fmt: skip
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
+
+    def _scatters(self, view: View) -> bool:
+        """Whether elements of a row lie apart in memory, and so far that no two threads' share a sector."""
+        tiles = self.region.operands or self.region.row_tiles
+        own = tile_layout(tiles, self.s.rows, self.s.columns, self.s.consumer_warps, self.machine).vector
+        apart = view.stride(Role.COLUMN)
+        far = own * apart * view.dtype.bits // 8 >= self.machine.l2_sector_bytes
+        return apart > 1 and far and not is_turned(view)
 
     def _piece(self, views: Sequence[View]) -> int:
         """The fewest bytes of these tensors' tiles that are neighbours in device memory; 0 where tiles have whole

@@ -27,6 +27,12 @@ blocks (`effective_ii.py`): with it products of 16 rows by weights of 4 and 8 bi
 11 % too slow and 5 % too fast (measured: `docs/calibration/h200_ahead.json`).
 """
 
+_VALUES_KNEE = 2.2
+"""The same of loops that compute values: what one of them takes by itself, and what all of them hold of each unit,
+hardly overlap. With it kernels of ten graphs with 2 to 4 blocks an SM are predicted within 6 % on the mean
+(`docs/calibration/h200_blocks_of_values.json`).
+"""
+
 
 @of_loop
 def held_cycles(program: TileProgram) -> Mapping[str, int]:
@@ -121,21 +127,25 @@ def ring_bound(program: TileProgram, machine: Machine, plan: RingPlan, depth: in
     return math.ceil(iteration_lives(program, machine, plan, depth) / depth)
 
 
-def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[int] = ()) -> int:
+def contended_interval(
+    program: TileProgram, machine: Machine, slots: Sequence[int] = (), loops: int = 0
+) -> int:
     """Effective initiation interval: cycles of an iteration in the long run; 0 for loops of products alone.
 
-    `slots` are those of each ring; a ring of 0, or all where they are left out, keeps nobody waiting.
+    `slots` are those of each ring; a ring of 0, or all where they are left out, keeps nobody waiting. Of the blocks
+    of an SM so many `loops` run, or all.
 
     Loops that compute values or operands, and those that add up partial sums, have roles with work of their own. A
     schedule has everyone on time, and the tightest of them is the order to keep. On the machine consumers
     drift, and who comes while a unit is held waits: what each unit takes by itself (the tensor core is handed
     over besides), and the busiest role's own thread, add up as a norm. So does the ring that is waited for the
     longest, where the loop computes values; that of products has an effective II of its own (`perf/effective_ii.py`).
-    All blocks of an SM hold its units; threads and rings are each block's own.
+    All blocks of an SM hold its units; threads and rings are each block's own. What a block that computes values
+    takes by itself is one more bound, for its waits are filled by others alone.
     """
     # Of other loops depths are nothing that is asked for, so that what is found once holds for all.
     asked = tuple(slots) if program.computes_with_products else ()
-    return _contended(program, machine, asked, program.structure.loops_an_sm)
+    return _contended(program, machine, asked, loops or program.structure.loops_an_sm)
 
 
 @of_loop
@@ -144,6 +154,8 @@ def _contended(program: TileProgram, machine: Machine, slots: tuple[int, ...], l
     apart = any(op.apart for op in program.ops)
     if not (computes or apart or program.feeds_products or program.adds_partials):
         return 0
+    if computes and loops > 1:
+        return math.ceil(beside_others(program, machine, _contended(program, machine, slots, 1), 1))
     held = {unit: loops * cycles for unit, cycles in held_cycles(program).items()}
     thread = max(threads.values(), default=0)
     depths = zip(program.rings, slots, strict=True) if slots else ()
@@ -156,6 +168,18 @@ def _contended(program: TileProgram, machine: Machine, slots: tuple[int, ...], l
     issued = loops * scheduler_cycles(program, machine)
     knee = machine.consumer_knee if loops == 1 else _LOOPS_KNEE
     return math.ceil(norm((*held.values(), issued, thread, ring), knee))
+
+
+def beside_others(
+    program: TileProgram, machine: Machine, alone: float, iterations: float, issued: float = 0.0
+) -> float:
+    """Cycles of what takes a block of a loop that computes values `alone` so many, where an SM has several of them:
+    so many iterations, and as many instructions besides as a scheduler issues in `issued` cycles.
+    """
+    loops = program.structure.loops_an_sm
+    held = [loops * iterations * cycles for cycles in held_cycles(program).values()]
+    slots = loops * (iterations * scheduler_cycles(program, machine) + issued)
+    return norm((alone, slots, *held), _VALUES_KNEE)
 
 
 def scheduler_cycles(program: TileProgram, machine: Machine) -> float:

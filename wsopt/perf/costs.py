@@ -115,7 +115,8 @@ def _store(store: Store, machine: Machine) -> Cost:
     latency, shared = machine.latency, _shared_cycles(store.staged, machine, store.across)
     each = 2 * latency.barrier + latency.smem_store + latency.fence_behind_stores
     issue = store.outputs * each / store.passes + shared
-    accesses = _accesses(store.by_address, store.at_once, _STORE, machine)
+    accesses = _accesses(store.by_address - store.scattered, store.at_once, _STORE, machine)
+    accesses += _accesses(store.scattered, 1, _SCATTERED, machine)
     issue += store.values * latency.smem_store + accesses
     drain = latency.tma_store / 2 + load_cycles(store.copied, machine) if store.outputs else 0.0
     memory = memory_cycles(store.copied, store.tiles, machine, piece=store.piece, written=True)
@@ -347,6 +348,11 @@ _LOAD, _STORE, _WIDE_ACCESS = 4.0, 5.2, 8
 """Cycles of a warp's load of neighbours that begin anywhere, of a store of them, and of either of 512 bytes, 16 a
 thread. By the first two kernels of rows of 333 and of 50,257 columns take what they were measured to within 10 %
 (`docs/calibration/h200_resident.json`).
+"""
+
+_SCATTERED = 64
+"""Cycles of a warp's store of elements that have a sector each: pairs whose halves are stored apart took 328 us for
+33.5 million elements (`docs/calibration/h200_fences.json`).
 """
 
 

@@ -15,7 +15,7 @@ from wsopt.program.facts import Copy
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.known import of_loop
 from wsopt.program.over_rows import carried, column_blocks
-from wsopt.program.program import Iteration, TileProgram
+from wsopt.program.program import Iteration, TileOp, TileProgram
 
 
 def waves_of(program: TileProgram, machine: Machine) -> int:
@@ -30,9 +30,13 @@ def waves_of(program: TileProgram, machine: Machine) -> int:
 
 
 @of_loop
-def longest_path(program: TileProgram) -> int:
-    """Cycles from the first load of an iteration to the end of its last operation, at least."""
-    latency, ready = {op.id: op.latency for op in program.ops}, dict[OpId, int]()
+def longest_path(program: TileProgram, others: int = 0) -> int:
+    """Cycles from the first load of an iteration to the end of its last operation, at least; what a consumer does
+    waits for so many `others` that hold the unit which it holds the longest.
+    """
+    held = {op.id: max((cycles for _, cycles in op.held), default=0) for op in program.ops if _own(op)}
+    latency = {op.id: op.latency + others * held.get(op.id, 0) for op in program.ops}
+    ready = dict[OpId, int]()
     edges = [edge for edge in program.edges if edge.distance == 0]
     before = {one: [edge.source for edge in edges if edge.target == one] for one in latency}
     for one in TopologicalSorter(before).static_order():
@@ -40,9 +44,14 @@ def longest_path(program: TileProgram) -> int:
     return max(ready.values(), default=0)
 
 
-def chain_of(program: TileProgram) -> int:
-    """Cycles from the first K-block's arrival to the end of its last operation, at least."""
-    return longest_path(program) - max(op.latency for op in program.of(OpKind.TMA_LOAD))
+def _own(op: TileOp) -> bool:
+    """Whether a consumer does an operation itself."""
+    return op.consumer is not None and not op.apart
+
+
+def chain_of(program: TileProgram, others: int = 0) -> int:
+    """Cycles from the first K-block's arrival to the end of its last operation, at least, beside so many `others`."""
+    return longest_path(program, others) - max(op.latency for op in program.of(OpKind.TMA_LOAD))
 
 
 def memory_us(program: TileProgram, nbytes: float, machine: Machine) -> float:

@@ -10,7 +10,6 @@ the sustained clock. No kernel is faster than its bytes through L2 and device me
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
@@ -18,13 +17,13 @@ from wsopt.perf.contention import contended_interval, iteration_energy, norm
 from wsopt.perf.copies import load_cycles
 from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.paths import Paths, chain_of, memory_floors_us, memory_us, paths_of, waves_of
+from wsopt.perf.paths import Paths, memory_floors_us, memory_us, paths_of, waves_of
 from wsopt.perf.row_timing import fixed_parts_of_rows, time_of_rows
 from wsopt.perf.splits import counting_cycles
+from wsopt.perf.tile_ends import first_iteration, tile_ends
 from wsopt.perf.time import Time, Waves
 from wsopt.program.facts import Arithmetic, Rescale
 from wsopt.program.ids import OpKind
-from wsopt.program.known import of_loop
 from wsopt.program.program import Iteration, TileProgram, Work
 from wsopt.program.ranges import live_loops
 from wsopt.program.types import Sharing, Structure
@@ -41,7 +40,7 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
     several = program.structure.loops_an_sm
     fill, first = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads) * several, 0
     if program.work is not None:  # the tiles that a block holds, and the way to the first result
-        first = _first_iteration(program, several)
+        first = first_iteration(program)
         fill += load_cycles(program.stationary_bytes, machine) + first + counting_cycles(program)
     handover = latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier
     handover += latency.other_block * program.structure.paired
@@ -61,17 +60,6 @@ def fixed_parts(program: TileProgram, machine: Machine, paths: Paths | None = No
         floors=floors,
         idle=paths.idle_us if program.demand is not None else 0.0,
     )
-
-
-@of_loop
-def _first_iteration(program: TileProgram, loops: int) -> int:
-    """Cycles of a tile's first iteration behind its first copies, at least: its chain, or what all consumers take of
-    the busiest unit, for they begin it together, as so many loops of an SM do.
-    """
-    held = Counter[str]()
-    for op in (op for op in program.ops if op.consumer is not None):
-        held.update(dict(op.held))
-    return max(chain_of(program), *(loops * cycles for cycles in held.values()))
 
 
 def instructions(program: TileProgram, machine: Machine) -> float:
@@ -110,7 +98,9 @@ def time_of(
     if program.work is not None:
         work, s = program.work, program.structure
         once = fixed.code + (fixed.start + fixed.fill - fixed.first + fixed.tail if s.persistent else 0.0)
-        line = Line(work.k_iterations - work.tiles, once + work.tiles * (fixed.between + ends.each))
+        line = Line(
+            work.k_iterations - work.tiles, once + work.tiles * tile_ends(program, work, fixed, machine, ends)
+        )
         if s.sharing is Sharing.PING_PONG:
             return Time(
                 _in_turns(work, s, fixed, ends, once), Line(work.k_iterations, 0.0), least=fixed.contended

@@ -69,6 +69,7 @@ class Store:
     bytes go on to device memory; `tiles` as for copies. Outputs are stored in one of so many `passes` over a row;
     bytes are those of an iteration on the average. Of rows whose elements lie apart `piece` bytes, of several rows,
     are neighbours; 0 where rows lie whole. Elements are staged one by one `across` boxes as tiles are read (`Read`).
+    Of the elements that threads store so many are `scattered`: each has a sector of memory to itself.
     """
 
     outputs: int
@@ -81,6 +82,7 @@ class Store:
     at_once: int = 1
     piece: int = 0
     across: int = 0
+    scattered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,14 @@ from wsopt.perf.contention import contended_interval, releases, ring_bound
 from wsopt.perf.effective_ii import effective_iis, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.paths import Paths, paths_of
+from wsopt.program.facts import Product
 from wsopt.program.known import of_loop
 from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.schedule import budget, memory
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.solve.conditions import k_block_alone, unmet
+from wsopt.tensors.parts import parts
 
 II_SLACK = 4
 """A schedule whose II is more than this many times its bound is of no use: another structure is better."""
@@ -152,12 +154,22 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
             "warps: {}, a block has at most {}",
         ),
         (
-            s.columns // 2 + _BESIDE_ACCUMULATORS if based else 0,
+            _widest_product(program) // 2 + _BESIDE_ACCUMULATORS if based else 0,
             budget.base_registers(s, machine),
             "emitter.v1: one tensor instruction needs {} registers, ptxas starts from {}",
         ),
     )
     return next((told.format(need, have) for need, have, told in limits if need > have), "")
+
+
+def _widest_product(program: TileProgram) -> int:
+    """Columns of the widest tensor instruction whose sums are in registers: each part of a product's columns has
+    instructions of its own.
+    """
+    if program.tensor_columns:
+        return 0
+    columns = {op.counts.columns for op in program.of(OpKind.MMA) if isinstance(op.counts, Product)}
+    return max((parts(each)[0].length for each in columns), default=0)
 
 
 def buffers_with_ends(program: TileProgram, machine: Machine) -> dict[EpilogueBuffers, Epilogues]:
