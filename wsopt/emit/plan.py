@@ -28,6 +28,7 @@ from wsopt.program.ranges import LiveLoops, live_loops
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.halves import other_half
 from wsopt.tensors.statements import BEFORE, Item, Reduction, takes_row
 from wsopt.tensors.views import BATCHES, Output, Role, Source
 
@@ -255,8 +256,16 @@ class KernelPlan:
 
     @property
     def by_threads(self) -> bool:
-        """Whether threads store the tiles of rows, and read them where an SM has several blocks."""
-        return self.s.resident or self.s.stored_by_threads
+        """Whether threads store the tiles of rows, several elements at a time, and read them where an SM has several
+        blocks.
+        """
+        return self.s.resident or self.s.stored_by_threads or self.joins_halves
+
+    @property
+    def joins_halves(self) -> bool:
+        """Whether halves of a tensor's pairs are stored together."""
+        outputs = self.program.after.outputs
+        return any(other_half(one, outputs) for one in outputs)
 
     @property
     def column_multiple(self) -> int:
@@ -265,7 +274,7 @@ class KernelPlan:
         """
         if self.by_threads:
             # Where tiles are turned what is stored lies along the rows, and what is read need not.
-            stored = bool(self.program.turning_bytes) or self.s.stored_by_threads
+            stored = bool(self.program.turning_bytes) or self.s.stored_by_threads or self.joins_halves
             told = (Read, Store) if stored else (Read,)
             moved = (op.counts for op in self.program.ops if isinstance(op.counts, told))
             return max((one.at_once for one in moved), default=1)

@@ -35,6 +35,7 @@ from wsopt.emit.recipe_views import (
 from wsopt.emit.tensors import Box, word_elements
 from wsopt.program.ranges import Bounds, k_blocks_between, narrowing
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.halves import other_half
 from wsopt.tensors.views import FAR, Bound, Output, Role, Source, View
 
 _BOX_EXTENT = 256
@@ -63,10 +64,12 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
     views += [(plan.offsets.of.view, False)] if plan.offsets else []
     stored = [(output.view, output.name in plan.outputs) for output in after.outputs]
     told = {one.of.view for one in resident.told_vectors(plan)}
+    told |= {one.of.view for one in resident.told_outputs(plan)}
+    joined = {one.view for one in after.outputs if other_half(one, after.outputs)}
     checks = (
         check
         for view, copied in (*views, *stored)
-        for check in view_checks(view, copied=copied, told=view in told)
+        for check in view_checks(view, whole=copied or view in joined, aligned=copied or view in told)
     )
     inputs = tuple(dict.fromkeys(view for view, _ in views))
     extents = _extents(plan, inputs)

@@ -121,9 +121,9 @@ def _output_extent(dim: tuple[str, int] | tuple[Share | int, ...] | int) -> Inte
             )
 
 
-def view_checks(view: View, *, copied: bool, told: bool = False) -> Iterator[Check]:
-    """Conditions of a tensor's view; `copied` for one that TMA moves. Rows that threads move 16 bytes at a time begin
-    as those do, and so do vectors of whose strides the compiler is `told`.
+def view_checks(view: View, *, whole: bool, aligned: bool) -> Iterator[Check]:
+    """Conditions of a tensor's view; `whole` for one whose rows TMA moves, or threads in pairs, and `aligned` where
+    TMA does or the compiler is told of strides. Rows that threads move 16 bytes at a time begin as those do.
     """
     yield from _dimension_checks(view)
     for (group, part), cutout in zip(_axes(view), view.cutouts or (None,) * len(view.roles), strict=True):
@@ -131,10 +131,10 @@ def view_checks(view: View, *, copied: bool, told: bool = False) -> Iterator[Che
             yield from _merged(view, group, *part)
         else:
             yield from _cut_out(view, group, part[1], cutout)
-    yield from _contiguous(view, len(view.origin) - 1 if copied else contiguous_place(view))
+    yield from _contiguous(view, len(view.origin) - 1 if whole else contiguous_place(view))
     if view.flat:
         yield from _flat_checks(view)
-    if copied or told or (view.by_address and (view.is_aligned or view.flat) and view.column_each == 1):
+    if aligned or (view.by_address and (view.is_aligned or view.flat) and view.column_each == 1):
         yield from _aligned(view)
     yield from _stream_checks(view)
 

@@ -45,13 +45,20 @@ def told_vectors(plan: KernelPlan) -> list[ByAddress[Source]]:
     return [one for one in own if Role.COLUMN in one.of.spans and one.of.view.is_aligned]
 
 
+def told_outputs(plan: KernelPlan) -> list[ByAddress[Output]]:
+    """The outputs of tiles that threads store, of which the compiler is told in the same way."""
+    if not plan.loops_over_tiles:
+        return []
+    return [one for one in plan.outputs_by_address if one.of.has_columns and one.of.view.is_aligned]
+
+
 def _strides(plan: KernelPlan) -> Iterator[str]:
     """Lines that tell the compiler of what numbers strides are multiples, as a launch has checked."""
     tiles: list[ByAddress[Source] | ByAddress[Output]] = [
         one for one in plan.vectors.values() if one.of.is_tile
     ]
     tiles += told_vectors(plan)
-    tiles += [one for one in plan.outputs_by_address if one.of.has_columns]
+    tiles += told_outputs(plan)
     for bits, names in _known(one for one in tiles if one.of.view.is_aligned):
         whole = ACCESS_BITS // bits
         yield f"# {_TOLD.format(whole)}"

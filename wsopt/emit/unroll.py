@@ -24,7 +24,7 @@ from wsopt.emit.operations import Operations
 from wsopt.emit.scope import Age
 from wsopt.emit.slots import Window, next_slots, next_step, step_at
 from wsopt.emit.stamps import Point, Wait, between, loop_stamp
-from wsopt.emit.stores import store_by_address, stores
+from wsopt.emit.stores import store_by_address, store_of_pairs, stores
 from wsopt.emit.windows import windows_of
 from wsopt.errors import CheckError
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
@@ -32,6 +32,7 @@ from wsopt.program.program import TileOp
 from wsopt.schedule.program_order import Step, begins_before_return, consumer_order, goes_on
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.halves import other_half
 from wsopt.tensors.parts import Part, stretches
 
 _UNROLLED = 4
@@ -163,9 +164,16 @@ class _Unroller:
         """The stores of a tile; those of values of rows that no SM holds come behind their last part."""
         plan, writer = self.operations.plan, self.operations.writer
         long_rows = plan.program.long_rows
-        own = (one for one in plan.outputs_by_address if one.of.by_threads or not long_rows)
+        own = [one for one in plan.outputs_by_address if one.of.by_threads or not long_rows]
         for argument in own:
-            yield store_by_address(plan, argument, writer.operand(argument.of.value))
+            value, half = (
+                writer.operand(argument.of.value),
+                other_half(argument.of, plan.program.after.outputs),
+            )
+            if half is None:
+                yield store_by_address(plan, argument, value)
+            elif not argument.of.view.offset:
+                yield store_of_pairs(plan, argument, value, writer.operand(half.value))
         column = "column" if long_rows else plan.column(0)
         for output in plan.program.after.tile_outputs:
             yield from stores(plan, output, writer.operand(output.value), column)

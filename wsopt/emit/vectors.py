@@ -139,9 +139,12 @@ def load_tile(
     return turning.read(plan, loaded) if exchanged else loaded
 
 
-def before_end(plan: KernelPlan, columns: str) -> str:
-    """The condition that columns lie before the end of the tensor's rows. Where rows end with a whole run of what a
-    thread loads at a time, the condition is on runs: else Triton would load element by element.
+def before_end(plan: KernelPlan, columns: str, each: int = 1) -> str:
+    """The condition that columns lie before the end of the tensor's rows, of which so many are counted for `each`.
+    Where rows end with a whole run of what a thread loads at a time, the condition is on runs: else Triton would
+    load element by element.
     """
     end, whole = "column_extent" if plan.columns else "ROW_LENGTH", plan.column_multiple
-    return f"{columns} // {whole} < {end} // {whole}" if plan.columns and whole > 1 else f"{columns} < {end}"
+    if plan.columns and whole > 1:
+        return f"{columns} // {each * whole} < {end} // {whole}"
+    return f"{columns} // {each} < {end}" if each > 1 else f"{columns} < {end}"

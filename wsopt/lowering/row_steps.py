@@ -34,6 +34,7 @@ from wsopt.program.row_layout import (
     widest_bits,
 )
 from wsopt.program.types import Structure
+from wsopt.tensors.halves import other_half
 from wsopt.tensors.orders import is_turned, lie_both_ways
 from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import OUTER, Role, Source, View
@@ -214,7 +215,7 @@ class Rows(Maker):
         store = Store(
             len(sizes), staged, copied, self.tiles, len(values), region.passes, len(apart) * elements,
             self._at_once(by_threads), self._piece([*views, *by_threads]), across,
-            elements * sum(map(self._scatters, by_threads)),
+            elements * sum(self._scatters(one.view) for one in own if one.by_threads and not other_half(one, own)),
         )  # fmt: skip
         return Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in own))
 

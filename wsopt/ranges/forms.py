@@ -46,7 +46,7 @@ def _form(extents: Extents, point: Point) -> Form:
 
 def _asked(view: View, *, copied: bool) -> tuple[tuple[object, str, object], ...]:
     """The conditions of a view, without their words."""
-    checks: Iterable[Check] = view_checks(view, copied=copied)
+    checks: Iterable[Check] = view_checks(view, whole=copied, aligned=copied)
     return tuple((one.left, one.relation, one.right) for one in checks)
 
 
