@@ -9,7 +9,7 @@ from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.combination import parts_of
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
-from wsopt.emit.instructions import expect, hand_back, tma_load, wait, when
+from wsopt.emit.instructions import FENCE, expect, hand_back, tma_load, wait, when
 from wsopt.emit.names import Names
 from wsopt.emit.operands import operand_of
 from wsopt.emit.plan import KernelPlan
@@ -154,8 +154,11 @@ def _full_input(plan: KernelPlan, name: str, box: Box) -> Iterator[str]:
     yield wait(barrier, phase)
     load = tile_load(buffer, box, row_role(plan.s.swap), "SUBTILE_LAYOUT")
     yield f"{name} = {load}{widened(box.view)}"
+    staged = plan.program.after.tile_outputs  # behind which there is a fence
     if box in plan.handed_back:
         yield hand_back(f"{box.name}_empty.index({place})")
+    elif uses > 1 or (plan.s.persistent and not staged):
+        yield FENCE
     if uses > 1:
         later = coordinates(box, plan.place("row", "column + INPUT_BUFFERS * SUBTILE_COLUMNS"))
         refill = [expect(barrier, box.nbytes), tma_load(box.descriptor, later, barrier, buffer)]

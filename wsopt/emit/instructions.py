@@ -20,6 +20,10 @@ def when(condition: str, lines: str) -> str:
     return f"if {condition}:\n{indent(lines, '    ')}"
 
 
+FENCE = "fence_async_shared()"
+"""Behind it copies see what threads have written to shared memory, and may overwrite what they have read there."""
+
+
 # --- barriers -------------------------------------------------------------------------------------------
 
 
@@ -37,7 +41,7 @@ def hand_back(barrier: str) -> str:
     """Hand back memory that threads have read, for a copy to overwrite: their loads end first, for which no barrier
     waits.
     """
-    return f"fence_async_shared()\n{arrive(barrier)}"
+    return f"{FENCE}\n{arrive(barrier)}"
 
 
 def expect(barrier: str, nbytes: str | int) -> str:
@@ -91,7 +95,7 @@ def tma_store(descriptor: str, coordinates: Iterable[str], buffer: str) -> str:
 
 def stage(buffer: str, value: str) -> str:
     """Write a tile into its staging buffer, fenced for the copy engine."""
-    return f"{buffer}.store({value})\nfence_async_shared()"
+    return f"{buffer}.store({value})\n{FENCE}"
 
 
 def store_wait(pending: str | int) -> str:

@@ -99,11 +99,11 @@ class NamedBoxes:
         """The rings. Where slots are counted on, those of equal depths have one counter."""
         program, depths = self.verified.program, dict(self.verified.schedule.rings)
         counters, kept = dict[int, SlotCounter](), not program.computes_with_products
-        by_threads = loaded_tiles(program)
+        multiplied = multiplied_tiles(program)
 
         def ring(plan: RingPlan) -> Ring:
             members = tuple((one, self.held("streamed", one)) for one in plan.members)
-            loaded = any(one.name in by_threads for one in plan.members)
+            loaded = not plan.signals and any(one.name not in multiplied for one in plan.members)
             if len(program.rings) == 1:
                 return Ring("ring", SlotCounter("", "RING_DEPTH", kept), "RING_BYTES", plan, members, loaded)
             name, *_ = (self._called("streamed", one) for one in plan.members)
@@ -133,15 +133,17 @@ class NamedBoxes:
         return self.names(f"{kind}:{wish}", wish)
 
 
-def loaded_tiles(program: TileProgram) -> frozenset[str]:
-    """Tensors of which threads load tiles: all that other operations than products read."""
-    return frozenset(
-        value.subject
-        for op in program.ops
-        if op.kind is not OpKind.MMA
-        for value in op.inputs
-        if value.kind in (ValueKind.TILE, ValueKind.STATIONARY)
-    )
+def multiplied_tiles(program: TileProgram) -> frozenset[str]:
+    """Tensors of whose streamed tiles products read nothing but operands, and nobody else anything; of others threads
+    load some.
+    """
+    by_products, by_threads = set[str](), set[str]()
+    for op in program.ops:
+        operands = 2 if op.kind is OpKind.MMA else 0  # behind them are factors of the sums
+        tiles = [value.subject if value.kind is ValueKind.TILE else "" for value in op.inputs]
+        by_products.update(tiles[:operands])
+        by_threads.update(tiles[operands:])
+    return frozenset(by_products - by_threads)
 
 
 def loaders(verified: VerifiedSchedule, rings: Sequence[Ring]) -> Iterator[tuple[Ring, ...]]:

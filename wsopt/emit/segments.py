@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit.functions import Function
-from wsopt.emit.instructions import when
+from wsopt.emit.instructions import FENCE, when
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.stores import store_of_elements
 from wsopt.emit.tensors import tile_load, turned
@@ -74,6 +74,7 @@ def ragged_store(plan: KernelPlan, output: Output) -> Iterator[str]:
     rows, columns = (f"gl.SliceLayout({dim}, {LAYOUT})" for dim in (1, 0))
     lines = [
         f"staged_tile = {tile_load(staged.buffer, staged.box, Role.ROW, LAYOUT)}",
+        *([FENCE] if plan.staged.lent else []),  # a copy overwrites an input's buffer
         f"own_rows = row + gl.arange(0, CONSUMER_ROWS, layout={rows})",
         f"own_columns = column + gl.arange(0, SUBTILE_COLUMNS, layout={columns})",
         store_of_elements(plan, plan.ragged[output.name], "staged_tile", "own_"),

@@ -83,9 +83,11 @@ def _k_block(
 
 
 def _operation(plan: KernelPlan, own: Operations, op: TileOp, met: set[str]) -> Iterator[Instruction]:
-    """An operation; `met` are the rings whose slots the K-block has waited for."""
+    """An operation; `met` are the rings whose slots the K-block has waited for. The fence behind what is written has
+    ended the loads of what was read.
+    """
     if op.kind is OpKind.RELEASE:
-        yield next(ring for ring in plan.rings if op.id in ring.plan.releases).release()
+        yield arrive(next(ring for ring in plan.rings if op.id in ring.plan.releases).empty())
         return
     for ring in (own.place(tile)[0] for tile in op.inputs):
         if ring.name not in met:

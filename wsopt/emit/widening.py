@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsopt.emit.instructions import FENCE
 from wsopt.emit.operations import Operations
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import GLUON, Box, tile_view
@@ -71,4 +72,4 @@ def lines(plan: KernelPlan, own: Operations, op: TileOp) -> Iterator[str]:
         for begin in range(0, extent, rows):
             part = f".slice({begin}, {rows}, dim=0)" if rows < extent else ""
             yield f"{target}{part}.store({source}{part}.load({_layout(wide)}){converted})"
-    yield "fence_async_shared()"
+    yield FENCE
