@@ -23,6 +23,7 @@ from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
 from wsopt.partition.accept import first_program, refusal_of
 from wsopt.partition.build import CutBuild, cut_build
+from wsopt.partition.common import with_common_nodes
 from wsopt.partition.cut import Cut, Cutter, check_cuttable, cutter_of, settled
 from wsopt.partition.document import CutRecord, record_of, record_text
 from wsopt.partition.exact_products import written_out
@@ -60,7 +61,7 @@ def build_cut(
     """
     began = time.monotonic()
     require_target(machine)
-    graph = written_out(graph)
+    graph = with_common_nodes(written_out(graph))
     use_cache = use_cache and not extended()
     cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), under=_CUT)
     files = cache.get(key) if use_cache else None
