@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from pathlib import Path
-from typing import Any
 
-from wsopt.bench import docs as bench_docs
+from diary import DIARY as PAGE
+from diary import ROOT, measured, page_of, ratio, ratios, rows
 
-ROOT = Path(__file__).parents[2]
 SURVEY = sorted((ROOT / "docs/survey/second").glob("*.json"))
-PAGE = " ".join((ROOT / "docs" / "findings.md").read_text(encoding="utf-8").split())
-
-
-def measured(name: str) -> Any:
-    return json.loads((ROOT / "docs" / f"{name}.json").read_text(encoding="utf-8"))
-
-
-ROWS = [row for path in SURVEY for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
-
-
-def ratio(baseline: dict[str, Any]) -> float:
-    return float(baseline["graph_ratio"] or baseline["ratio"])
+ROWS = rows(SURVEY)
 
 
 def told(name: str, run: int = 0) -> tuple[float, float]:
@@ -33,9 +20,8 @@ def told(name: str, run: int = 0) -> tuple[float, float]:
 
 
 def test_the_page_is_made_of_the_files(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    assert bench_docs.main([*map(str, SURVEY), "-o", str(page)]) == 0
-    assert page.read_text(encoding="utf-8") == (ROOT / "docs/survey_second.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/survey_second.md").read_text(encoding="utf-8")
+    assert page_of(SURVEY, tmp_path) == page
 
 
 def test_second_survey() -> None:
@@ -43,20 +29,16 @@ def test_second_survey() -> None:
     assert {row["status"] for row in ROWS} == {"ok"}
     assert graphs <= {row["name"] for row in ROWS}
     assert all(any(row["name"].startswith(graph) for graph in graphs) for row in ROWS)
-    ratios: dict[str, dict[str, float]] = {}
-    for row in ROWS:
-        for one in row["baselines"]:
-            if one["status"] == "ok":
-                ratios.setdefault(one["name"], {})[row["name"]] = ratio(one)
-    mean = {name: f"{statistics.geometric_mean(own.values()):.2f}" for name, own in ratios.items()}
+    beside = ratios(SURVEY)
+    mean = {name: f"{statistics.geometric_mean(own.values()):.2f}" for name, own in beside.items()}
     assert f"{len(graphs)} graphs of kinds that were in no test" in PAGE
-    assert f"beside Inductor {mean['inductor']} in the geometric mean of {len(ratios['inductor'])}" in PAGE
-    assert f"beside cuDNN's attention {mean['sdpa_cudnn']} of {len(ratios['sdpa_cudnn'])}" in PAGE
-    assert f"{mean['cublas']} of {len(ratios['cublas'])}. Two stood out" in PAGE
-    us, beside = told("gn_last")
-    assert f"took {us:.1f} us, {beside:.2f} of Inductor, in five kernels" in PAGE
-    us, beside = told("gn_last", -1)
-    assert f"it takes {us:.1f} us since, {beside:.2f} of Inductor" in PAGE
+    assert f"beside Inductor {mean['inductor']} in the geometric mean of {len(beside['inductor'])}" in PAGE
+    assert f"beside cuDNN's attention {mean['sdpa_cudnn']} of {len(beside['sdpa_cudnn'])}" in PAGE
+    assert f"{mean['cublas']} of {len(beside['cublas'])}. Two stood out" in PAGE
+    us, less = told("gn_last")
+    assert f"took {us:.1f} us, {less:.2f} of Inductor, in five kernels" in PAGE
+    us, more = told("gn_last", -1)
+    assert f"it takes {us:.1f} us since, {more:.2f} of Inductor" in PAGE
 
 
 def test_vectors_of_every_tile() -> None:

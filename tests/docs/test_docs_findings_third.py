@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from pathlib import Path
-from typing import Any
 
 import pytest
+from diary import DIARY as PAGE
+from diary import ROOT, measured, page_of, ratios, rows
 
-from wsopt.bench import docs as bench_docs
-
-ROOT = Path(__file__).parents[2]
 SURVEY = sorted((ROOT / "docs/survey/third").glob("*.json"))
-PAGE = " ".join((ROOT / "docs" / "findings.md").read_text(encoding="utf-8").split())
-
-
-def measured(name: str) -> Any:
-    return json.loads((ROOT / "docs" / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def rows(paths: list[Path]) -> list[dict[str, Any]]:
-    return [row for path in paths for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
-
-
-def ratio(baseline: dict[str, Any]) -> float:
-    return float(baseline["graph_ratio"] or baseline["ratio"])
-
-
-def ratios(paths: list[Path]) -> dict[str, dict[str, float]]:
-    """The ratios to each baseline, of each kernel's last measurement."""
-    found: dict[str, dict[str, float]] = {}
-    for row in rows(paths):
-        for one in row["baselines"]:
-            if one["status"] == "ok":
-                found.setdefault(one["name"], {})[row["name"]] = ratio(one)
-    return found
 
 
 def us(name: str, run: int = -1) -> float:
@@ -44,9 +18,8 @@ def us(name: str, run: int = -1) -> float:
 
 
 def test_the_page_is_made_of_the_files(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    assert bench_docs.main([*map(str, SURVEY), "-o", str(page)]) == 0
-    assert page.read_text(encoding="utf-8") == (ROOT / "docs/survey_third.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/survey_third.md").read_text(encoding="utf-8")
+    assert page_of(SURVEY, tmp_path) == page
 
 
 def test_as_they_came() -> None:
