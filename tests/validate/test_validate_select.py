@@ -43,8 +43,8 @@ def region() -> Region:
 
 @pytest.fixture(scope="module", autouse=True)
 def fewer_structures() -> Iterator[None]:
-    """A thirteenth of the structures: a whole pool takes many seconds at each call."""
-    with one_of(13):
+    """An eleventh of the structures: a whole pool takes many seconds at each call."""
+    with one_of(11):
         yield
 
 
