@@ -125,7 +125,10 @@ FAULTS = {
     ("turned pairs", ".split()[1]"): ".split()[0]",
     ("a gate of pairs", "(column_tile * TILE_COLUMNS) * 2"): "column_tile * TILE_COLUMNS",
     ("second of three", "x_column_stride + 1"): "x_column_stride",
-    ("turned pairs", "[CONSUMER_ROWS, 2 * TILE_COLUMNS]), PAIRS_LAYOUT)"): "[2 * TILE_COLUMNS, CONSUMER_ROWS]).trans(), PAIRS_LAYOUT)",
+    (
+        "turned pairs",
+        "[CONSUMER_ROWS, 2 * TILE_COLUMNS]), PAIRS_LAYOUT)",
+    ): "[2 * TILE_COLUMNS, CONSUMER_ROWS]).trans(), PAIRS_LAYOUT)",
     ("moved in", "+ -3 < 500"): "+ -3 < 501",
     ("moved in", "+ -3 >= 0"): "+ -3 >= -1",
 }
