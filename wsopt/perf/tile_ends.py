@@ -38,10 +38,10 @@ def tile_ends(program: TileProgram, work: Work, fixed: Waves, machine: Machine, 
     """Cycles of a tile beside all iterations but its first. Where an SM has several blocks, of which one begins or
     ends a tile while others are in their loops, they are those by which its time is longer than its iterations'.
     """
-    each, loops = fixed.between + ends.each, program.structure.loops_an_sm
-    if loops == 1:
+    each = fixed.between + ends.each
+    if program.structure.loops_an_sm == 1:
         return each
     iterations = work.k_iterations / work.tiles
     alone = (iterations - 1) * contended_interval(program, machine, loops=1) + each
-    tile = beside_others(program, machine, loops, alone, iterations, issued=_ISSUED * ends.each)
+    tile = beside_others(program, machine, alone, iterations, issued=_ISSUED * ends.each)
     return tile - (iterations - 1) * fixed.contended
