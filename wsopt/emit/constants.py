@@ -29,7 +29,6 @@ from wsopt.emit.sums import sum_layouts
 from wsopt.emit.tensors import PAIRS_LAYOUT, turned
 from wsopt.program.lazy import LEAST
 from wsopt.program.row_layout import all_swizzled, reduces_outer, row_layout, tile_layout, widest_bits
-from wsopt.tensors.halves import other_half
 from wsopt.tensors.views import Packing, Role, View
 
 
@@ -116,9 +115,7 @@ def _row_layouts(plan: KernelPlan, streamed: Sequence[View]) -> Iterator[tuple[s
     s, tiles = plan.s, plan.program.row_tiles
     rows = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine)
     yield plan.loop_layout, rows.text(), "how a tile of rows lies in a consumer's registers"
-    outputs = plan.program.after.outputs
-    joined = (one.view for one in outputs if other_half(one, outputs))
-    for step in sorted({view.step for view in (*streamed, *joined)} - {1}):
+    for step in sorted({view.step for view in (*streamed, *plan.halves)} - {1}):
         wider = replace(rows, vector=rows.vector * step).text()
         yield PAIRS_LAYOUT, wider, "how a tile of pairs lies there, of which others have one of each"
     yield from turning.constants(plan)

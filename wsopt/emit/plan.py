@@ -30,7 +30,7 @@ from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.halves import other_half
 from wsopt.tensors.statements import BEFORE, Item, Reduction, takes_row
-from wsopt.tensors.views import BATCHES, Output, Role, Source
+from wsopt.tensors.views import BATCHES, Output, Role, Source, View
 
 STATIONARY = Slots("stationary", "STATIONARY_SETS")
 """The sets of tiles that a block holds through its loop."""
@@ -256,16 +256,14 @@ class KernelPlan:
 
     @property
     def by_threads(self) -> bool:
-        """Whether threads store the tiles of rows, several elements at a time, and read them where an SM has several
-        blocks.
-        """
-        return self.s.resident or self.s.stored_by_threads or self.joins_halves
+        """Whether threads store the tiles of rows in runs, and read them so where an SM has several blocks."""
+        return self.s.resident or self.s.stored_by_threads or bool(self.halves)
 
     @property
-    def joins_halves(self) -> bool:
-        """Whether halves of a tensor's pairs are stored together."""
+    def halves(self) -> frozenset[View]:
+        """The outputs that are halves of a tensor's pairs, which threads store together."""
         outputs = self.program.after.outputs
-        return any(other_half(one, outputs) for one in outputs)
+        return frozenset(one.view for one in outputs if other_half(one, outputs))
 
     @property
     def column_multiple(self) -> int:
@@ -274,7 +272,7 @@ class KernelPlan:
         """
         if self.by_threads:
             # Where tiles are turned what is stored lies along the rows, and what is read need not.
-            stored = bool(self.program.turning_bytes) or self.s.stored_by_threads or self.joins_halves
+            stored = bool(self.program.turning_bytes) or self.s.stored_by_threads or bool(self.halves)
             told = (Read, Store) if stored else (Read,)
             moved = (op.counts for op in self.program.ops if isinstance(op.counts, told))
             return max((one.at_once for one in moved), default=1)

@@ -35,7 +35,6 @@ from wsopt.emit.recipe_views import (
 from wsopt.emit.tensors import Box, word_elements
 from wsopt.program.ranges import Bounds, k_blocks_between, narrowing
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.halves import other_half
 from wsopt.tensors.views import FAR, Bound, Output, Role, Source, View
 
 _BOX_EXTENT = 256
@@ -65,11 +64,10 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
     stored = [(output.view, output.name in plan.outputs) for output in after.outputs]
     told = {one.of.view for one in resident.told_vectors(plan)}
     told |= {one.of.view for one in resident.told_outputs(plan)}
-    joined = {one.view for one in after.outputs if other_half(one, after.outputs)}
     checks = (
         check
         for view, copied in (*views, *stored)
-        for check in view_checks(view, whole=copied or view in joined, aligned=copied or view in told)
+        for check in view_checks(view, whole=copied or view in plan.halves, aligned=copied or view in told)
     )
     inputs = tuple(dict.fromkeys(view for view, _ in views))
     extents = _extents(plan, inputs)

@@ -164,7 +164,7 @@ class _Unroller:
         """The stores of a tile; those of values of rows that no SM holds come behind their last part."""
         plan, writer = self.operations.plan, self.operations.writer
         long_rows = plan.program.long_rows
-        own = [one for one in plan.outputs_by_address if one.of.by_threads or not long_rows]
+        own = (one for one in plan.outputs_by_address if one.of.by_threads or not long_rows)
         for argument in own:
             value, half = (
                 writer.operand(argument.of.value),
