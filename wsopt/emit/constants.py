@@ -115,7 +115,7 @@ def _row_layouts(plan: KernelPlan, streamed: Sequence[View]) -> Iterator[tuple[s
     s, tiles = plan.s, plan.program.row_tiles
     rows = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine)
     yield plan.loop_layout, rows.text(), "how a tile of rows lies in a consumer's registers"
-    for step in sorted({view.step for view in (*streamed, *plan.halves)} - {1}):
+    for step in sorted({view.step for view in (*streamed, *plan.halves, *plan.halves_read)} - {1}):
         wider = replace(rows, vector=rows.vector * step).text()
         yield PAIRS_LAYOUT, wider, "how a tile of pairs lies there, of which others have one of each"
     yield from turning.constants(plan)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from wsopt.emit import ahead, flat, held, kept, quantized, row_ends, tensor_tiles, vectors
+from wsopt.emit import ahead, flat, halves, held, kept, quantized, row_ends, tensor_tiles, vectors
 from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.called import WIDEN
 from wsopt.emit.instructions import Mma
@@ -205,12 +205,16 @@ class Operations:
         there already.
         """
         plan, sources = self.plan, self.writer.sources
+        pairs = set[View]()  # those that are in registers
         for name in self._vectors if chosen is None else chosen:
             yield from vectors.chosen_places(plan, name)
             if name in plan.program.held_vectors:
                 yield from held.taken(plan, name, sources[name].name)
             elif plan.program.long_rows and plan.vectors[name].of.is_tile:
                 yield from self._read_by_threads(name)
+            elif (view := plan.vectors[name].of.view).step > 1:
+                yield from halves.read(plan, name, sources[name].name, there=view.moved in pairs)
+                pairs.add(view.moved)
             else:
                 yield f"{sources[name].name} = {vectors.load(plan, name)}"
 
@@ -282,9 +286,8 @@ class Operations:
 
     def _one_of_pairs(self, view: View, tile: ValueId, place: int) -> str:
         """One element of every pair of a tile's rows, brought into registers."""
-        pairs = self.loaded(tile, place, PAIRS_LAYOUT)
-        split = f"{pairs}.reshape([CONSUMER_ROWS, TILE_COLUMNS, {view.step}]).split()[{view.offset}]"
-        return f"gl.convert_layout({split}, {self.writer.layout})"
+        half = f"{halves.taken_apart(self.loaded(tile, place, PAIRS_LAYOUT))}[{view.offset}]"
+        return f"gl.convert_layout({half}, {self.writer.layout})"
 
     def _taken_apart(self, view: View, tile: ValueId, place: int) -> str:
         """A tile of packed elements, or of elements that neighbours share, brought into registers."""

@@ -64,10 +64,11 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
     stored = [(output.view, output.name in plan.outputs) for output in after.outputs]
     told = {one.of.view for one in resident.told_vectors(plan)}
     told |= {one.of.view for one in resident.told_outputs(plan)}
+    halves = plan.halves | plan.halves_read
     checks = (
         check
         for view, copied in (*views, *stored)
-        for check in view_checks(view, whole=copied or view in plan.halves, aligned=copied or view in told)
+        for check in view_checks(view, whole=copied or view in halves, aligned=copied or view in told)
     )
     inputs = tuple(dict.fromkeys(view for view, _ in views))
     extents = _extents(plan, inputs)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from wsopt.emit import flat, turning
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.expressions import Operand
-from wsopt.emit.instructions import arrive, stage, store_wait, tma_store, wait, when, write
+from wsopt.emit.instructions import arrive, stage, store_wait, tma_store, wait, when
 from wsopt.emit.plan import KernelPlan
-from wsopt.emit.tensors import GLUON, PAIRS_LAYOUT, coordinates, tile_store
+from wsopt.emit.tensors import GLUON, coordinates, tile_store
 from wsopt.emit.vectors import before_end
 from wsopt.graph.types import DType
 from wsopt.program.types import row_role
-from wsopt.tensors.views import OUTER, PAIR, Output, Role
+from wsopt.tensors.views import OUTER, Output, Role
 
 
-def _rounded(operand: Operand, dtype: DType) -> str:
+def rounded(operand: Operand, dtype: DType) -> str:
+    """A value as text, in the type that an output has."""
     return operand.name if operand.dtype is dtype is not DType.BOOL else f"{operand.name}.to({GLUON[dtype]})"
 
 
@@ -32,7 +32,7 @@ def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> I
         freed = wait(f"freed.index(({awaited}) % STORES)", phase)
         waits = freed if plan.stores_apart else store_wait(pending)
         yield when(f"{pending} is not None", waits) if None in staged.waits else waits
-    value = _rounded(operand, output.view.dtype)
+    value = rounded(operand, output.view.dtype)
     yield stage(*tile_store(staged.buffer, staged.box, row_role(plan.s.swap), value))
     if plan.stores_apart:
         yield arrive(f"staged.index({number})")
@@ -57,7 +57,7 @@ def store_by_address(plan: KernelPlan, argument: ByAddress[Output], operand: Ope
     """An output that threads store: a tile, or a subtile of it, whose rows TMA cannot begin with; or one value a row,
     which the first subtile of a row's first tile stores.
     """
-    value = _rounded(operand, argument.of.view.dtype)
+    value = rounded(operand, argument.of.view.dtype)
     if argument.of.view.column_each > 1:
         return _group_store(argument, value)
     if argument.of.by_threads:
@@ -69,26 +69,6 @@ def store_by_address(plan: KernelPlan, argument: ByAddress[Output], operand: Ope
     if plan.columns:
         return when("column == 0", store)
     return store if plan.s.subtiles == 1 else when("subtile == 0", store)
-
-
-def store_of_pairs(plan: KernelPlan, argument: ByAddress[Output], first: Operand, second: Operand) -> str:
-    """The store of both halves of a tensor's pairs, joined in registers; `argument` is that of the first ones."""
-    view, begin = argument.of.view, f"{PAIR} * column + " if plan.columns else ""
-    near = replace(view, strides=(*view.strides[:-1], 1), offset=0)
-    rows, columns = "gl.expand_dims(pair_rows, 1)", "gl.expand_dims(pair_columns, 0)"
-    place = plan.place(f"{rows}.to(gl.int64)", f"{columns}.to(gl.int64)")
-    address = replace(argument, of=replace(argument.of, view=near)).at(place)
-    halves = ", ".join(_rounded(half, view.dtype) for half in (first, second))
-    pairs = f"gl.join({halves}).reshape([CONSUMER_ROWS, {PAIR} * TILE_COLUMNS])"
-    inside = f"({rows} < {plan.row_end}) & ({before_end(plan, columns, PAIR)})"
-    return write(
-        (
-            f"pair_rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, {PAIRS_LAYOUT}))",
-            f"pair_columns = {begin}gl.arange(0, {PAIR} * TILE_COLUMNS, layout=gl.SliceLayout(0, {PAIRS_LAYOUT}))",
-            f"{argument.name}_pairs = gl.convert_layout({pairs}, {PAIRS_LAYOUT})",
-            f"gl.store({address}, {argument.name}_pairs, mask={inside})",
-        )
-    )
 
 
 def store_of_elements(plan: KernelPlan, argument: ByAddress[Output], value: str, own: str = "") -> str:

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
-from wsopt.emit import factors, reductions, retained
+from wsopt.emit import factors, halves, reductions, retained
 from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
 from wsopt.emit.kept import Kept
 from wsopt.emit.operations import Operations
 from wsopt.emit.scope import Age
 from wsopt.emit.slots import Window, next_slots, next_step, step_at
 from wsopt.emit.stamps import Point, Wait, between, loop_stamp
-from wsopt.emit.stores import store_by_address, store_of_pairs, stores
+from wsopt.emit.stores import store_by_address, stores
 from wsopt.emit.windows import windows_of
 from wsopt.errors import CheckError
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
@@ -173,7 +173,7 @@ class _Unroller:
             if half is None:
                 yield store_by_address(plan, argument, value)
             elif not argument.of.view.offset:
-                yield store_of_pairs(plan, argument, value, writer.operand(half.value))
+                yield halves.store(plan, argument, value, writer.operand(half.value))
         column = "column" if long_rows else plan.column(0)
         for output in plan.program.after.tile_outputs:
             yield from stores(plan, output, writer.operand(output.value), column)

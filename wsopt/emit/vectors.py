@@ -110,18 +110,25 @@ NEXT_PART = Part("(columns + TILE_COLUMNS)", f"{PART_COLUMN} + TILE_COLUMNS")
 
 
 def load_tile(
-    plan: KernelPlan, tile: ByAddress[Source], part: Part = THIS_PART, *, beyond: float = 0.0
+    plan: KernelPlan,
+    tile: ByAddress[Source],
+    part: Part = THIS_PART,
+    *,
+    beyond: float = 0.0,
+    own: str = "",
+    each: int = 1,
 ) -> str:
     """The load by threads of a tile's elements as they are, as far as its rows and columns reach; outside of the
-    tensor zeros, or another number `beyond` the ends of a tensor that is read as it lies.
+    tensor zeros, or another number `beyond` the ends of a tensor that is read as it lies. The numbers of its rows and
+    columns are called that behind `own`; so many elements are counted for `each` column.
     """
     view = tile.of.view
     if view.flat:
         return flat.load(plan, tile, part.first)
     exchanged = turning.is_exchanged(plan, view)
-    own = turning.OWN if exchanged else ""
+    own = turning.OWN if exchanged else own
     rows, columns = f"gl.expand_dims({own}rows, 1)", f"gl.expand_dims({own}{part.columns}, 0)"
-    inside = [f"({rows} < row_extent)", f"({before_end(plan, columns)})"]
+    inside = [f"({rows} < row_extent)", f"({before_end(plan, columns, each)})"]
     for role, extent, cutout in zip(view.roles, view.extents, view.cutouts, strict=False):
         if cutout and not 0 <= cutout[0] <= cutout[2] - extent:
             at = f"{plan.place(rows, columns)[role]} + {cutout[0]}"
@@ -147,4 +154,4 @@ def before_end(plan: KernelPlan, columns: str, each: int = 1) -> str:
     end, whole = "column_extent" if plan.columns else "ROW_LENGTH", plan.column_multiple
     if plan.columns and whole > 1:
         return f"{columns} // {each * whole} < {end} // {whole}"
-    return f"{columns} // {each} < {end}" if each > 1 else f"{columns} < {end}"
+    return f"{columns} < {each} * {end}" if each > 1 else f"{columns} < {end}"

@@ -91,12 +91,12 @@ def _read(region: Region, view: View) -> int:
     """Bytes of a tensor that elements that count read. Rows of a source may be read after the loop: all count."""
     some, stream = kept(region), region.extent(Role.STREAM)
     if frozenset(view.roles) >= K_BLOCK:
-        return math.ceil(view.nbytes * some.elements / (region.extent(Role.ROW) * stream))
+        return math.ceil(view.fetched_bytes * some.elements / (region.extent(Role.ROW) * stream))
     if Role.STREAM in view.roles:
-        return view.nbytes * some.stream // stream
+        return view.fetched_bytes * some.stream // stream
     if view in region.stationary_operands and Role.ROW in view.roles:
-        return view.nbytes * some.rows // region.extent(Role.ROW)
-    return view.nbytes
+        return view.fetched_bytes * some.rows // region.extent(Role.ROW)
+    return view.fetched_bytes
 
 
 def region_data(part: Any) -> Any:

@@ -248,9 +248,10 @@ class Region:
     @property
     def compulsory_bytes(self) -> int:
         """Bytes that any kernel for this region moves: every tensor read or written once."""
-        views = [*self._product_views, *(s.view for s in self.sources), *(o.view for o in self.outputs)]
+        views = [*self._product_views, *(s.view for s in self.sources)]
         views += [self.offsets.view] if self.offsets else []
-        return sum({(view.tensor, view.cutouts, view.chosen): view.nbytes for view in views}.values())
+        read = {(view.tensor, view.cutouts, view.chosen): view.fetched_bytes for view in views}
+        return sum(read.values()) + sum(output.view.nbytes for output in self.outputs)
 
 
 @functools.lru_cache(maxsize=16)

@@ -107,12 +107,15 @@ def _shares(region: Region) -> Iterator[tuple[int, bool, int]]:
 def may_be_resident(region: Region) -> bool:
     """Whether threads can read and store all tiles of a region, block by block.
 
-    emitter.v1: not of rows in pages, nor with reductions over rows. Nor where neighbours are of different
-    rows: threads exchange more than the model knows (a softmax along a middle axis took twice its time).
+    emitter.v1: not of rows in pages, nor with reductions over rows, nor of halves of pairs in parts of rows or whose
+    rows are chosen. Nor where neighbours are of different rows: threads exchange more than the model knows (a softmax
+    along a middle axis took twice its time).
     """
     tiles = region.row_tiles
     both_ways = lie_both_ways(tiles)
-    plain = all(view.step == 1 and not view.page and not (view.chosen and both_ways) for view in tiles)
+    plain = all(not view.page and not (view.chosen and both_ways) for view in tiles)
+    pairs = [view for view in tiles if view.step > 1]
+    plain = plain and not (pairs and (both_ways or region.running or any(view.chosen for view in pairs)))
     reduces = bool(region.whole_rows or region.running)
     carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
     return plain and not (carried or reduces_outer(tiles) or (reduces and both_ways))

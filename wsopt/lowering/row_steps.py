@@ -127,7 +127,7 @@ class Rows(Maker):
         """What it takes to read a tile, and to convert it, of which tensors have a `share`."""
         region, s = self.region, self.s
         read, elements = region.operands, s.rows * s.columns
-        narrow = sum(view.dtype.bits == 16 for view in read)
+        narrow = sum(view.step * (view.dtype.bits == 16) for view in read)
         moved = [] if region.by_threads else [view for view in read if not self._lies_across(view)]
         nbytes, across = sum(self.member(view).copy_bytes for view in moved), self._across(read)
         placed = math.ceil(len(read) * elements * self._with_ends) if s.flat else 0
@@ -136,7 +136,7 @@ class Rows(Maker):
         )
         if not region.by_threads:
             return counts
-        fetched = sum(self._fetched(view, view.dtype.bits // 8 * elements) for view in read)
+        fetched = sum(self._fetched(view, view.step * view.dtype.bits // 8 * elements) for view in read)
         return replace(
             counts,
             by_address=round(len(read) * elements * share),
@@ -204,6 +204,7 @@ class Rows(Maker):
         sizes = [s.rows * s.columns * width // 8 // region.passes for width in bits]
         own = [output for output in region.outputs if not output.over_rows]
         by_threads = [output.view for output in own if output.by_threads]
+        joined = sum(1 for output in own if other_half(output, own))
         apart = [view.dtype.bits // 8 for view in by_threads]
         elements = round(s.rows * s.columns * share) // region.passes
         behind = () if region.running else (output for output in own if not output.has_columns)
@@ -213,7 +214,7 @@ class Rows(Maker):
         across = self._across([*views, *by_threads]) // region.passes
         staged = sum(size for size, view in zip(sizes, views, strict=True) if not self._lies_across(view))
         store = Store(
-            len(sizes), staged, copied, self.tiles, len(values), region.passes, len(apart) * elements,
+            len(sizes), staged, copied, self.tiles, len(values), region.passes, (len(apart) - joined // 2) * elements,
             self._at_once(by_threads), self._piece([*views, *by_threads]), across,
             elements * sum(self._scatters(one.view) for one in own if one.by_threads and not other_half(one, own)),
         )  # fmt: skip
@@ -225,7 +226,7 @@ class Rows(Maker):
         own = tile_layout(tiles, self.s.rows, self.s.columns, self.s.consumer_warps, self.machine).vector
         apart = view.stride(Role.COLUMN)
         far = own * apart * view.dtype.bits // 8 >= self.machine.l2_sector_bytes
-        return apart > 1 and far and not is_turned(view)
+        return apart > 1 and (far or view.step > 1) and not is_turned(view)
 
     def _piece(self, views: Sequence[View]) -> int:
         """The fewest bytes of these tensors' tiles that are neighbours in device memory; 0 where tiles have whole

@@ -16,7 +16,7 @@ from wsopt.perf.splits import SplitCost, split_cost
 from wsopt.perf.stores import kind, kind_bytes, tile_stores
 from wsopt.program.epilogue import Epilogue, EpilogueCost
 from wsopt.program.facts import Shares
-from wsopt.program.known import of_program
+from wsopt.program.known import of_loop, of_program
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
@@ -27,6 +27,10 @@ _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
 """An accumulator lies over threads in matrices of 8 x 8: each thread has two neighbours of a row (PTX ISA, wgmma)."""
 _CYCLES_OF_A_LINE = 1.0
 """Cycles of each row that a warp's store by address touches: an estimate, not measured."""
+_QUEUED = 0.65
+"""Share of a copy for which the read of a store's buffer waits. Heads of 72 that are stored in three parts took 43.0 us
+through one buffer, 38.7 through two and 38.8 through three (`docs/calibration/h200_one_buffer.json`).
+"""
 _LEAST_BITS = {"store": 8, "load": 16}
 """Elements of fewer bits are counted as these: narrower ones were not measured."""
 
@@ -230,7 +234,8 @@ def stored_cycles(
     after the other, those of cooperative consumers side by side, and to start one is to wait for those before it:
     the consumer is `held`, unless a store warp does it. A subtile whose first store has to wait for another's buffer
     lets the other consumers go ahead, so that its wait counts from where its staging would have ended; for its
-    further stores nothing is left to do but to wait and then to stage. What the tile before has left has been read by
+    further stores nothing is left to do but to wait and then to stage. In a loop that computes values a buffer is read
+    behind the copies of the next tile that are under way. What the tile before has left has been read by
     the end of this one's loop; before the next tile's inputs are copied a consumer waits for what this one leaves,
     under the first passes of its loop; or the loading warp waits, and a consumer for the copies that are not there by
     its next epilogue. The `last` tile has none after it, and ends when its last store begins.
@@ -240,10 +245,10 @@ def stored_cycles(
     box, held, (own, later) = machine.tma_store_box_cycles, not buffers.store_warp, _starts(machine, buffers)
     stage, drain = _staged(program, machine, contention, own)
     before = max(0.0, cycles / s.subtiles - math.fsum(stage.values()))
-    now, read = 0.0, list[float]()
+    now, read, behind = 0.0, list[float](), _behind_copies(program)
     for number, store in enumerate(plan.stores):
         waits = store.pending is not None and store.pending < len(read)
-        free = read[-1 - (store.pending or 0)] + later if waits else 0.0
+        free = read[-1 - (store.pending or 0)] + behind + later if waits else 0.0
         if number % len(stage):
             now = max(now, free) + stage[store.output]
         else:
@@ -265,6 +270,16 @@ def stored_cycles(
         under += refill(program, machine, buffers).first
         now = max(now, read[-1 - plan.refill] - under * _pass_products(program))
     return max(cycles, math.ceil(now))
+
+
+@of_loop
+def _behind_copies(program: TileProgram) -> float:
+    """Cycles for which a store's read of its buffer waits for copies of the next tile's K-blocks, which free slots
+    have begun while consumers of a loop that computes values are in their epilogues.
+    """
+    if not (program.computes_with_products and program.structure.persistent):
+        return 0.0
+    return _QUEUED * max(op.busy for op in program.of(OpKind.TMA_LOAD))
 
 
 @of_program

@@ -80,8 +80,8 @@ def swizzle_of(row_bytes: int, rows: int, swizzles: Iterable[int] = SWIZZLES) ->
 
 
 def widest_bits(views: Iterable[View]) -> int:
-    """Bits of the widest element among tensors."""
-    return max(view.dtype.bits for view in views)
+    """Bits of memory that are read or written for an element of the widest among tensors: of pairs, those of both."""
+    return max(view.dtype.bits * view.step for view in views)
 
 
 def reduces_outer(views: Iterable[View]) -> bool:

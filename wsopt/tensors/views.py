@@ -245,6 +245,11 @@ class View:
         """Bytes of the elements that the region reads or writes."""
         return math.prod(self.places) * self.dtype.bits // 8
 
+    @property
+    def fetched_bytes(self) -> int:
+        """Bytes that come from memory where they are read: of pairs both elements."""
+        return self.step * self.nbytes
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
