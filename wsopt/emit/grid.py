@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from wsopt.emit.integers import Integer, named, product
 from wsopt.emit.plan import KernelPlan
+from wsopt.program.launch_grid import MORE_TILES, launch_axes
+from wsopt.program.types import row_role
 from wsopt.tensors.views import OUTER, Role
 
 LARGEST_QUOTIENT = 2**20
@@ -11,8 +13,18 @@ LARGEST_QUOTIENT = 2**20
 quotient: the reciprocal by 2^-22 (two in the last place; PTX ISA, `div.full`), and by 2^-24 each of both numbers and
 the product, which are rounded. So the quotient is one off at most.
 """
-_MORE_TILES = 16
-"""How many times the graph's own tiles a call may have at least, where they are divided by f32."""
+
+
+def axes(plan: KernelPlan) -> tuple[Role, ...]:
+    """The axes of the launch's grid, the first one first, where it has one for each of the tiles' axes; else none."""
+    return launch_axes(dict(plan.program.whole.extents), plan.s, columns=plan.columns)
+
+
+def launch_grid(plan: KernelPlan) -> tuple[Integer, ...]:
+    """Blocks along each axis of the launch's grid, by the names that a launch gives their numbers."""
+    counts = {row_role(plan.s.swap): "row_tiles", Role.COLUMN: "column_tiles"}
+    found = axes(plan)
+    return tuple(named(counts.get(role, plan.extent_names[role])) for role in found) or (named("blocks"),)
 
 
 def grid_parameters(plan: KernelPlan) -> list[str]:
@@ -24,12 +36,12 @@ def grid_parameters(plan: KernelPlan) -> list[str]:
 
 def divides(plan: KernelPlan) -> bool:
     """Whether a tile's place follows from its number by divisions: there are axes beside that of its rows."""
-    return bool(plan.outer or plan.columns)
+    return bool(plan.outer or plan.columns) and not axes(plan)
 
 
 def divided_by_f32(plan: KernelPlan) -> bool:
     """Whether the numbers of tiles are divided by f32: few enough, also where a call has more than the graph."""
-    return divides(plan) and plan.program.grid.tiles * _MORE_TILES <= LARGEST_QUOTIENT
+    return divides(plan) and plan.program.grid.tiles * MORE_TILES <= LARGEST_QUOTIENT
 
 
 def tiles(plan: KernelPlan) -> Integer:
@@ -40,6 +52,8 @@ def tiles(plan: KernelPlan) -> Integer:
 
 
 def place_of(plan: KernelPlan, tile: str) -> str:
-    """The line that says where a tile lies, by its number."""
+    """The line that says where a tile lies, by its number, or by the block's numbers along the launch's axes."""
     place = ", ".join([*plan.outer, "row_tile", *(["column_tile"] if plan.columns else [])])
+    if found := axes(plan):
+        return f"{place} = {', '.join(f'gl.program_id({number})' for number in reversed(range(len(found))))}"
     return f"{place} = tile_coordinates({', '.join([tile, *grid_parameters(plan)])})"

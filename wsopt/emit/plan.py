@@ -322,9 +322,11 @@ class KernelPlan:
 
     @property
     def reduces_rows(self) -> bool:
-        """Whether whole rows are reduced, in the loop or after it, so that their length is a constant."""
+        """Whether whole rows are reduced, in the loop or after it, or all calls have as many columns, so that a row's
+        length is a constant.
+        """
         after = any(map(takes_row, self.program.after.items))
-        return self.program.whole_rows or self.program.long_rows or after
+        return self.program.whole_rows or self.program.long_rows or self.program.all_columns or after
 
     @property
     def reads_twice(self) -> bool:

@@ -24,6 +24,7 @@ from wsopt.emit.stamps import WORDS, Trace
 from wsopt.emit.tensors import Box
 from wsopt.perf.epilogue import Refill, k_blocks_ahead, refill
 from wsopt.program.epilogue import Epilogue
+from wsopt.program.launch_grid import launch_axes
 from wsopt.program.over_rows import carried
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
@@ -41,6 +42,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     tensors = _tensors(verified, names)
     ranged, columns = program.work is not None, _has_column_tiles(program)
     counts = _counts(program, axes, columns=columns)
+    by_axes = launch_axes(dict(program.whole.extents), s, columns=columns)
     counts_stream = any(isinstance(i, Statement) and i.primitive == "extent_stream" for i in after.items)
     extents = _extents(program, columns=columns, counts_stream=counts_stream)
     return KernelPlan(
@@ -64,7 +66,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         inputs_ahead=_inputs_ahead(verified),
         rows=_rows(program),
         counts=counts,
-        sizes=(*counts, *extents, *tensors.places),
+        sizes=(*([] if by_axes else counts), *extents, *tensors.places),
         order_table=("order_ptr",) if ranged and s.persistent and not s.parted else (),
         scalars=tensors.scalars,
         counts_stream=counts_stream,
@@ -197,7 +199,7 @@ def _inputs_ahead(verified: VerifiedSchedule) -> int:
 
 def _has_column_tiles(program: TileProgram) -> bool:
     """Whether tiles are counted along columns too: not where one has them all, nor where a table deals tiles out."""
-    return not (program.work is not None or program.whole_rows or program.long_rows)
+    return not (program.work is not None or program.whole_rows or program.long_rows or program.all_columns)
 
 
 def _counts(program: TileProgram, axes: tuple[Role, ...], *, columns: bool) -> tuple[str, ...]:

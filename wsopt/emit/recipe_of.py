@@ -8,7 +8,7 @@ from functools import reduce
 from wsopt.emit import dynamic, over_rows, records, resident, shares, splits
 from wsopt.emit.addresses import FARTHEST, ByAddress, places_name
 from wsopt.emit.consumer_of import consumer_of
-from wsopt.emit.grid import LARGEST_QUOTIENT, divided_by_f32, tiles
+from wsopt.emit.grid import LARGEST_QUOTIENT, axes, divided_by_f32, launch_grid, tiles
 from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, shape_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.plan_of import plan_of
@@ -33,6 +33,7 @@ from wsopt.emit.recipe_views import (
     view_checks,
 )
 from wsopt.emit.tensors import Box, word_elements
+from wsopt.program.launch_grid import LONGEST
 from wsopt.program.ranges import Bounds, k_blocks_between, narrowing
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import FAR, Bound, Output, Role, Source, View
@@ -92,6 +93,7 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
         ),
         arguments=tuple(_arguments(plan)),
         persistent=plan.s.persistent,
+        grid=launch_grid(plan),
         packed=tuple(dict.fromkeys(Packed(v.tensor, v.dtype, v.packing) for v in inputs if v.packing)),
     )
 
@@ -138,6 +140,8 @@ def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
     if "k_iterations" in plan.counts:
         # A whole number of passes; a K-block beyond the end is all zeros.
         yield "k_iterations", ceil_divide(_STREAM, s.depth * s.copies) * s.copies
+    if axes(plan):
+        return
     yield "tiles", tiles(plan)
     taken: Integer = named("tiles")
     if s.shares:  # no more blocks than pieces
@@ -246,13 +250,16 @@ def _count_checks(plan: KernelPlan) -> Iterator[Check]:
     for one in over_rows.workspaces(plan)[:1]:
         told = ("what blocks leave of sums over the rows takes ", one.elements, " elements: too many")
         yield Check(one.elements, "at_most", _MOST_ELEMENTS, told)
-    if divided_by_f32(plan):
+    most: list[tuple[Integer, int]] = [(count, LONGEST) for count in launch_grid(plan)[1:]]
+    most += [(named("tiles"), LARGEST_QUOTIENT)] if divided_by_f32(plan) else []
+    for count, largest in most:
+        along = "" if largest == LARGEST_QUOTIENT else " along one axis"
         told = (
             "there are ",
-            named("tiles"),
-            " tiles, too many for this kernel: compile the graph at these extents",
+            count,
+            f" tiles{along}, too many for this kernel: compile the graph at these extents",
         )
-        yield Check(named("tiles"), "at_most", LARGEST_QUOTIENT, told)
+        yield Check(count, "at_most", largest, told)
     if s.shares:
         every = named("blocks") * (named("tiles") * ceil_divide(_STREAM, s.depth))
         told = ("the tiles have ", every, " K-blocks for all blocks together: too many to be counted")

@@ -62,6 +62,7 @@ class CppWriter:
             "pointers": [self.write(one.tensor) for one in self._pointers()],
             "scalars": [(one.argument, self.write(one.value)) for one in self._scalars()],
             "parameters": self._places(),
+            "grid": [self.write(count) for count in recipe.grid],
             "order": self._order(recipe.order) if recipe.order else None,
             "workspaces": [self._workspace(one) for one in recipe.workspaces],
         }

@@ -19,6 +19,7 @@ from wsopt.emit.recipe import (
 )
 from wsopt.export.binary import Binary
 from wsopt.export.layout import ELEMENT_TYPES, Parameter
+from wsopt.program.launch_grid import AXES
 from wsopt.program.tile_order import WAVES_TOGETHER
 
 FORMAT = "wsopt.launch/1"
@@ -60,7 +61,7 @@ def _kernel(recipe: Recipe, binary: Binary) -> dict[str, Any]:
         "file": f"{recipe.name}.cubin",
         "symbol": binary.symbol,
         "target": binary.target,
-        "grid": ["blocks", 1, 1],
+        "grid": [*map(data, recipe.grid), *[1] * (AXES - len(recipe.grid))],
         "block": [binary.threads, 1, 1],
         "dynamic_shared_bytes": binary.compiled.shared_bytes,
         "registers": binary.compiled.registers,

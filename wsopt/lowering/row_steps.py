@@ -24,6 +24,7 @@ from wsopt.program.facts import (
     Store,
 )
 from wsopt.program.ids import AGAIN, OpKind
+from wsopt.program.launch_grid import counts_columns, launch_axes
 from wsopt.program.program import Item
 from wsopt.program.row_layout import (
     ACCESS_BITS,
@@ -190,11 +191,14 @@ class Rows(Maker):
         return min(1.0, 2 / self._parts)
 
     def _divisions(self) -> int:
-        """Divisions by which a tile's place follows from its number: by all axes of tiles but one. Rows that are not
-        reduced may have more columns in another call.
+        """Divisions by which a tile's place follows from its number: by all axes of tiles but one, if the launch
+        has not an axis for each. Rows that are not reduced may have more columns in another call.
         """
-        region = self.region
-        apart = not (region.running or region.whole_rows)
+        region, s = self.region, self.s
+        fixed = not counts_columns(region.row_tiles, region.extent(Role.COLUMN), s)
+        apart = not (region.running or region.whole_rows or fixed)
+        if launch_axes(dict(region.extents), s, columns=apart):
+            return 0
         return sum(region.extent(role) > 1 for role in OUTER) + apart
 
     def _row_store(self, share: float) -> Part:

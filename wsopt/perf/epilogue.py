@@ -28,8 +28,8 @@ _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
 _CYCLES_OF_A_LINE = 1.0
 """Cycles of each row that a warp's store by address touches: an estimate, not measured."""
 _QUEUED = 0.65
-"""Share of a copy for which the read of a store's buffer waits. Heads of 72 that are stored in three parts took 43.0 us
-through one buffer, 38.7 through two and 38.8 through three (`docs/calibration/h200_one_buffer.json`).
+"""Share of a copy for which the read of a store's buffer waits. Heads of 72 that are stored in three parts took
+43.0 us through one buffer, 38.7 through two and 38.8 through three (`docs/calibration/h200_one_buffer.json`).
 """
 _LEAST_BITS = {"store": 8, "load": 16}
 """Elements of fewer bits are counted as these: narrower ones were not measured."""
@@ -234,9 +234,9 @@ def stored_cycles(
     after the other, those of cooperative consumers side by side, and to start one is to wait for those before it:
     the consumer is `held`, unless a store warp does it. A subtile whose first store has to wait for another's buffer
     lets the other consumers go ahead, so that its wait counts from where its staging would have ended; for its
-    further stores nothing is left to do but to wait and then to stage. In a loop that computes values a buffer is read
-    behind the copies of the next tile that are under way. What the tile before has left has been read by
-    the end of this one's loop; before the next tile's inputs are copied a consumer waits for what this one leaves,
+    further stores nothing is left to do but to wait and then to stage. In a loop that computes values a buffer is
+    read behind the copies of the next tile that are under way. What the tile before has left has been read by the end
+    of this one's loop; before the next tile's inputs are copied a consumer waits for what this one leaves,
     under the first passes of its loop; or the loading warp waits, and a consumer for the copies that are not there by
     its next epilogue. The `last` tile has none after it, and ends when its last store begins.
     """

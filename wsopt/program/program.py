@@ -21,6 +21,7 @@ from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
 from wsopt.program.known import known_of, of_loop
+from wsopt.program.launch_grid import counts_columns
 from wsopt.program.lazy import Lazy
 from wsopt.program.limits import Lifted
 from wsopt.program.operations import ARITHMETIC as ARITHMETIC
@@ -187,6 +188,12 @@ class TileProgram:
         """Whether an iteration is a tile that has whole rows, for the loop reduces them."""
         reduces = any(map(takes_row, self.items))
         return self.iteration is Iteration.TILE and reduces and not self.long_rows
+
+    @property
+    def all_columns(self) -> bool:
+        """Whether a tile has all columns, and every call has as many, though the loop does not reduce them."""
+        extent = self.whole.extent(Role.COLUMN)
+        return self.iteration is Iteration.TILE and not counts_columns(self.row_tiles, extent, self.structure)
 
     @property
     def reads_twice(self) -> bool:
