@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from emit_builds import check_computes, check_shows, graph_of
+from emit_builds import Body, build, check_computes, check_shows, graph_of
 from row_builds import emitted, structure
 
 from wsopt.codegen import compile_kernel
@@ -17,6 +17,7 @@ from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.facts import Store
 from wsopt.program.program import TileProgram
+from wsopt.program.types import Sharing, Structure
 
 
 def turned(g: GraphBuilder, heads: int = 6, pairs: int = 64) -> Symbol:
@@ -59,6 +60,54 @@ def test_threads_of_one_half_do_not_store_the_other() -> None:
     check_shows(made, "gl.join(y_0_, y_1__)", "gl.join(y_1__, y_0_)")
     made = emitted(two_tiles, 4, 64)
     check_shows(made, "2 * column + gl.arange(0, 2 * TILE_COLUMNS", "column + gl.arange(0, 2 * TILE_COLUMNS")
+
+
+def of_evens(g: GraphBuilder) -> Symbol:
+    """A norm of the products of each pair's elements, of which a tile has some columns that are none."""
+    x, w = g.input("x", (21, 400), "bf16"), g.input("w", (200,), "bf16", constant=True)
+    evens, odds = (g.slice(x, axis=1, start=at, step=2) for at in (0, 1))
+    return g.cast(g.rms_norm(evens * odds, w), "bf16", name="y")
+
+
+def by_blocks(rows: int, columns: int) -> Structure:
+    return Structure(rows, columns, 1, 1, 4, Sharing.COOPERATIVE, False, False, 1, 1, occupancy=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "cut"), [(turned, (8, 64)), (odd, (8, 64)), (two_tiles, (8, 64)), (of_evens, (2, 256))]
+)
+def test_blocks_side_by_side_read_each_pair_once(body: Body, cut: tuple[int, int]) -> None:
+    made = build(graph_of(body), by_blocks(*cut))
+    check_computes(made)
+    assert made.source.count("x_pairs = gl.load(") == 1
+    assert made.source.count("x_pairs.reshape(") == 2
+
+
+@pytest.mark.slow
+def test_a_run_shows_that_halves_change_places() -> None:
+    made = build(graph_of(turned), by_blocks(8, 64))
+    check_shows(made, ".split()[0]", ".split()[1]")
+    check_shows(
+        made,
+        "gl.expand_dims(pair_columns, 0).to(gl.int64)",
+        "gl.expand_dims(pair_columns, 0).to(gl.int64) ^ 1",
+        1,
+    )
+
+
+@pytest.mark.compiler
+def test_a_thread_reads_and_stores_sixteen_bytes_of_pairs() -> None:
+    made = build(graph_of(turned), by_blocks(8, 64))
+    compiled = compile_kernel(made.source)
+    assert not verdict(compiled, expectation(made.verified))
+    found = dict(compiled.sass)
+    assert (found["LDG"], found["STG"]) == (1 + 2, 1)  # of the angles' cosines and sines too
+
+
+def test_bytes_of_pairs_are_those_of_both_elements() -> None:
+    whole = build(graph_of(of_evens), by_blocks(2, 256)).verified.program.whole
+    assert whole.needed_bytes == whole.compulsory_bytes == (21 * 400 + 200 + 21 * 200) * 2
 
 
 @pytest.mark.compiler

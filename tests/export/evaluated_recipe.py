@@ -81,7 +81,7 @@ class Evaluated:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        return (self.names["blocks"],)
+        return tuple(self.value(count) for count in self.recipe.grid)
 
     def arguments(self) -> list[Any]:
         """What is passed for each of the kernel's arguments; for a table its elements, for a

@@ -84,6 +84,9 @@ KERNELS: dict[str, Kernel] = {
     "softmax": rows(r.softmax),
     "ragged_softmax": rows(r.ragged_softmax),
     "residual_norm": rows(r.residual_norm),
+    "tabled": Kernel(
+        graph_of(r.tabled), Structure(2, 256, 1, 1, 4, Sharing.COOPERATIVE, False, False, 1, 1, occupancy=8)
+    ),
     "embedded": rows(gather_graphs.embedded),
     "causal": k_blocks(a.attention(a.causal, SIZES), a.attention(a.causal, SHORT)),
     "all keys": k_blocks(a.attention(sizes=SIZES), a.attention(sizes=SHORT)),

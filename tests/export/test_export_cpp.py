@@ -26,7 +26,7 @@ from wsopt.export.cpp_names import field_names
 from wsopt.export.layout import ELEMENT_TYPES
 from wsopt.export.write import make_export
 
-KERNELS = ("biased", "gated", "split", "residual_norm", "lse", "window", "packed")
+KERNELS = ("biased", "gated", "split", "residual_norm", "tabled", "lse", "window", "packed")
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 PROCESSORS = 5
 
@@ -97,7 +97,7 @@ def test_asks_for_what_the_recipe_says(name: str) -> None:
 def check_launch(made: Recipe, found: Evaluated, said: list[dict[str, Any]], launch: dict[str, Any]) -> None:
     assert [one["status"] for one in said if "status" in one] == [0] * 5
     (call,) = calls(said, "launch")
-    assert call["grid"] == [found.grid[0], 1, 1]
+    assert call["grid"] == [*found.grid, *[1] * (3 - len(found.grid))]
     assert call["block"] == launch["kernel"]["block"]
     assert call["shared"] == launch["kernel"]["dynamic_shared_bytes"]
     assert (call["function"], call["stream"], call["context"], call["extra"]) == (0x3000, 0x7000, 0x1000, 0)
@@ -280,7 +280,7 @@ def test_without_an_order_a_plan_takes_other_extents() -> None:
     said = program("biased").run(text, PROCESSORS=PROCESSORS)
     (call,) = calls(said, "launch")
     found = Evaluated(recipe("biased"), shorter.seen, PROCESSORS)
-    assert call["grid"] == [found.grid[0], 1, 1]
+    assert call["grid"] == [*found.grid, *[1] * (3 - len(found.grid))]
 
 
 @pytest.mark.compiler

@@ -43,6 +43,14 @@ def test_where_device_memory_binds_a_whole_ring_is_filled(h200: Machine) -> None
     assert slots_ahead(program, h200, predicted(program, h200, 10.0, 12.0), 11) == 11
 
 
+def test_where_it_hardly_binds_as_much_is_filled_as_consumers_have_time_for(h200: Machine) -> None:
+    program = streamed(h200, 64, 8192)
+    found = [slots_ahead(program, h200, predicted(program, h200, 10.0, us), 32) for us in (10.0, 10.5, 11.0)]
+    each = 0.5e-6 * h200.dram_read_bandwidth / 2**20  # of slots of 1 MiB
+    assert found == [round((4 + more) * each) for more in (0, 1, 2)]
+    assert found[0] < found[1] < found[2] < 32
+
+
 def test_where_consumers_bind_no_more_than_comes_until_they_may_begin(h200: Machine) -> None:
     program = streamed(h200, 64, 8192)
     # 128 tiles, each with 64 x 64 weights of 2 bytes in a slot, are 1 MiB.
