@@ -12,16 +12,17 @@ from collections.abc import Iterator
 
 from wsopt.emit import quantized
 from wsopt.emit.called import FIRST_OF
-from wsopt.emit.instructions import FENCE
 from wsopt.emit.operations import Operations
 from wsopt.emit.plan import KernelPlan
-from wsopt.emit.rings import OPERANDS, fenced_by_factors
 from wsopt.emit.sums import accumulators, cut_along
 from wsopt.emit.vectors import widened
 from wsopt.program.facts import Product, Promotion
 from wsopt.program.ids import OpKind, ValueId
 from wsopt.program.program import TileOp
 from wsopt.tensors.views import SLOT_BYTES, Role, View
+
+_SIDES = 2
+"""Operands of a product; what it reads behind them are factors."""
 
 
 def _layout(view: View) -> str:
@@ -46,25 +47,18 @@ def of_sets(plan: KernelPlan) -> list[View]:
     """The tensors of factors of which a K-block's slot has several for each row."""
     products = ((op, op.counts) for op in plan.program.of(OpKind.MMA))
     several = [op for op, counts in products if isinstance(counts, Product) and counts.sets > 1]
-    names = {tile.subject for op in several for tile in op.inputs[OPERANDS:]}
+    names = {tile.subject for op in several for tile in op.inputs[_SIDES:]}
     return [one.view for ring in plan.program.rings for one in ring.members if one.name in names]
 
 
 def read(operations: Operations, op: TileOp, place: int) -> Iterator[str]:
-    """The lines that read what multiplies a product's partial sums of the K-block at this place, if anything does; and
-    the fence behind them, where all is loaded then that threads load of a K-block.
-    """
+    """The line that reads what multiplies a product's partial sums of the K-block at this place, if anything does."""
     assert isinstance(op.counts, Product), f"{op.id} is a product"
-    lines = _of_sets(operations, op, place) if op.counts.sets > 1 else _of_one(operations, op, place)
-    yield from lines
-    if fenced_by_factors(operations.plan.program):
-        yield FENCE
-
-
-def _of_one(operations: Operations, op: TileOp, place: int) -> Iterator[str]:
-    """The line that reads what multiplies the only set of partial sums, if anything does."""
+    if op.counts.sets > 1:
+        yield from _of_sets(operations, op, place)
+        return
     layout, terms = accumulators(operations.plan.s)[0].layout, list[str]()
-    for tile in op.inputs[OPERANDS:]:
+    for tile in op.inputs[_SIDES:]:
         ((buffer, box, _),) = operations.buffers(tile, place)
         if Role.ROW in box.view.roles:
             load = f"{buffer}.reshape((CONSUMER_ROWS,)).load(gl.SliceLayout(1, {layout}))"
@@ -81,7 +75,7 @@ def _of_sets(operations: Operations, op: TileOp, place: int) -> Iterator[str]:
     """The lines that read a factor a row for each set of partial sums."""
     assert isinstance(op.counts, Product), f"{op.id} is a product"
     assert op.output is not None, f"{op.id} has a result"
-    (tile,) = op.inputs[OPERANDS:]
+    (tile,) = op.inputs[_SIDES:]
     ((buffer, box, _),) = operations.buffers(tile, place)
     sets, name = op.counts.sets, _name(operations, op.output)
     yield f"{name} = {quantized.of_groups(box.view, buffer)}{widened(box.view)}"
@@ -115,7 +109,7 @@ def _factor(operations: Operations, op: TileOp, name: str, layout: str) -> str:
     """The factor of partial sums, in the layout of an accumulator where it is one a row."""
     partial, plan = op.inputs[0], operations.plan
     product = next(one for one in plan.program.of(OpKind.MMA) if one.output == partial)
-    if not any(operations.place(tile)[1].by_rows for tile in product.inputs[OPERANDS:]):
+    if not any(operations.place(tile)[1].by_rows for tile in product.inputs[_SIDES:]):
         return name
     alone = isinstance(product.counts, Product) and product.counts.sets == 1
     if layout != accumulators(plan.s)[0].layout or not alone:

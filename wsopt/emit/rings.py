@@ -18,16 +18,12 @@ from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.orders import lie_both_ways
 from wsopt.tensors.views import Role, View
 
-OPERANDS = 2
-"""Operands of a product; what it reads behind them are factors of its sums."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ring:
     """A ring of slots, with the boxes of each tensor of which a slot holds tiles, one for each part of a tile;
     `nbytes` is what the text calls the bytes of a slot. Its slots are told by the place of their K-block
-    (`slots.py`). Some of its tiles are `loaded`, which is what threads do, and no fence stands behind their loads yet
-    when it is handed back; others products alone read.
+    (`slots.py`). Some of its tiles are `loaded`, which is what threads do; others products alone read.
     """
 
     name: str
@@ -108,7 +104,6 @@ class NamedBoxes:
         def ring(plan: RingPlan) -> Ring:
             members = tuple((one, self.held("streamed", one)) for one in plan.members)
             loaded = not plan.signals and any(one.name not in multiplied for one in plan.members)
-            loaded = loaded and not fenced_by_factors(program)
             if len(program.rings) == 1:
                 return Ring("ring", SlotCounter("", "RING_DEPTH", kept), "RING_BYTES", plan, members, loaded)
             name, *_ = (self._called("streamed", one) for one in plan.members)
@@ -138,23 +133,13 @@ class NamedBoxes:
         return self.names(f"{kind}:{wish}", wish)
 
 
-def fenced_by_factors(program: TileProgram) -> bool:
-    """Whether all that threads load of a K-block is loaded when its product's factors are: the fence stands there,
-    and ends while the product runs. Behind the product, where the slot is handed back, it makes one row by weights of
-    four bits take 2 % longer (`docs/calibration/h200_fences_of_factors.json`).
-    """
-    products = program.of(OpKind.MMA)
-    factors = bool(products) and all(len(op.inputs) > OPERANDS for op in products)
-    return factors and not (program.structure.transforms or program.tensor_columns)
-
-
 def multiplied_tiles(program: TileProgram) -> frozenset[str]:
     """Tensors of whose streamed tiles products read nothing but operands, and nobody else anything; of others threads
     load some.
     """
     by_products, by_threads = set[str](), set[str]()
     for op in program.ops:
-        operands = OPERANDS if op.kind is OpKind.MMA else 0
+        operands = 2 if op.kind is OpKind.MMA else 0  # behind them are factors of the sums
         tiles = [value.subject if value.kind is ValueKind.TILE else "" for value in op.inputs]
         by_products.update(tiles[:operands])
         by_threads.update(tiles[operands:])
