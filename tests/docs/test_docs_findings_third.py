@@ -40,7 +40,7 @@ def test_as_they_came() -> None:
 def test_since() -> None:
     last, came = ratios(SURVEY), ratios([path for path in SURVEY if path.stem.endswith("_1")])
     beside, cudnn = last["inductor"], last["sdpa_cudnn"]
-    assert f"take {us('gptj'):.1f} us since, {beside['gptj']:.2f} of Inductor" in PAGE
+    assert f"turned took {us('gptj'):.1f} us then, {beside['gptj']:.2f} of Inductor" in PAGE
     mean = "col_mean_var"
     assert f"columns took {us(mean, 0):.1f} us, {came['inductor'][mean]:.2f} of Inductor" in PAGE
     assert f"it takes {us(mean):.1f} us, {beside[mean]:.2f}." in PAGE
@@ -81,3 +81,72 @@ def test_loads_that_copies_overwrote() -> None:
     longest = taken["softmax_128256", "fence"] / taken["softmax_128256", "own"] - 1
     assert f"{longest:.1%}".replace("%", " %") in PAGE
     assert f"each thread has the next 32 bytes. {taken['gptj', 'own']:.0f} us for 44.3 predicted" in PAGE
+
+
+def variants(name: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = measured(f"calibration/{name}")["variants"]
+    return found
+
+
+def test_launches_of_several_axes() -> None:
+    taken = {(one["graph"], one["grid"], one["changed"]): one["us"] for one in variants("h200_launch_grids")}
+    each = [
+        (taken[graph, "an axis each", "none"], taken[graph, "one axis", "none"])
+        for graph in ("rotary", "positions")
+    ]
+    (rotary, before), (table, table_before) = each
+    assert (
+        f"rotary embedding {rotary} us for {before}, a table that is added {table} for {table_before}" in PAGE
+    )
+    bare = [taken[graph, "an axis each", "no masks"] for graph in ("rotary", "positions")]
+    assert f"without masks {bare[0]} and {bare[1]}" in PAGE
+    norms = [
+        {name: us for (g, _, name), us in taken.items() if g == graph}
+        for graph in ("rms_1024", "layer_norm_1024")
+    ]
+    rms, layer = norms
+    early = "vectors loaded before the reductions"
+    assert f"({rms[early]} for {rms['none']}, {layer[early]} for {layer['none']})" in PAGE
+    late = "the kernel before waited for behind the addresses"
+    assert f"behind the addresses ({rms[late]}, {layer[late]})" in PAGE
+    assert f"streamed ({rms['stores streamed']}, {layer['stores streamed']})" in PAGE
+
+
+def test_pairs() -> None:
+    path = ROOT / "docs/rows/h200_pairs.json"
+    taken = {row["name"]: row["kernel_graph"]["median_us"] for row in rows([path])}
+    beside, copy = ratios([path])["inductor"], ratios([path])["copy"]
+    pairs, gate, norm, product = "rotary_pairs", "swiglu_pairs", "norm_pairs", "complex_product"
+    assert f"take {taken[pairs]:.1f} us for 58.2, {beside[pairs]:.2f} of Inductor for 0.68" in PAGE
+    assert f"multiplies {taken[gate]:.1f} ({beside[gate]:.2f}), a norm" in PAGE
+    assert f"products {taken[norm]:.1f} ({beside[norm]:.2f}), complex" in PAGE
+    assert (
+        f"products {taken[product]:.1f} ({beside[product]:.2f}), which a copy takes {copy[product]:.2f}"
+        in PAGE
+    )
+    assert f"at {beside['rotary']:.3f} and the table at {beside['positions']:.3f}" in PAGE
+
+
+def test_buffers_of_stores() -> None:
+    own = {one["buffers"]: one for one in variants("h200_one_buffer") if "changed" not in one}
+    waits = sorted(cycles for consumer in own[1]["waits"] for cycles in consumer)  # type: ignore[attr-defined]
+    assert f"{waits[0]} to {waits[-1]:,} cycles" in PAGE
+    two, three, one = (f"{own[count]['us']:.2f}" for count in (2, 3, 1))
+    assert f"two buffers it takes {two} us, with three {three}, with one {one}" in PAGE
+
+
+def test_constants_ahead_of_one_row() -> None:
+    data = variants("h200_ahead_of_one_row")
+    alone = {one["slots"]: one["us"] for one in data if one.get("rows") == 1}
+    assert (
+        f"ahead: {alone[9]:.2f} us. With seven slots it takes {alone[7]:.2f}, with five {alone[5]:.2f}"
+        in PAGE
+    )
+    assert f"with four {alone[4]:.2f} (" in PAGE
+    fence = {(one["kernel"], one["fence"]): one["us"] for one in data if "kernel" in one}
+    assert f"({fence['i4_1', True]} us for {fence['i4_1', False]})" in PAGE
+    assert fence["i4_1", True] / fence["i4_1", False] == pytest.approx(1.02, abs=0.005)  # type: ignore[operator]
+    for kernel, more in (("i4_16", 1.007), ("i8_16", 1.007), ("blocks_4096x4096x7168", 1.01)):
+        assert fence[kernel, True] / fence[kernel, False] == pytest.approx(more, abs=0.001)  # type: ignore[operator]
+    since = {row["name"]: row for row in rows([ROOT / "docs/quantized/h200_ahead.json"])}
+    assert f"five of nine slots, and {since['i4_1']['kernel_graph']['median_us']:.1f} us" in PAGE

@@ -31,28 +31,14 @@ STEP = 7
 """Of what was found for all structures every so-manieth is found again alone."""
 
 
-BY_BLOCKS = "wsopt.perf.contention._contended"
-"""A fact of loops of which an SM has several, whose last argument says how many: programs ask it of as many as they
-have, or of one.
-"""
-
-
-def asker(program: TileProgram, name: str, rest: tuple[Any, ...], every: list[TileProgram]) -> TileProgram:
-    """A program that may ask for a fact of a loop: this one, or another that has the loop as often as is asked."""
-    if name != BY_BLOCKS or rest[-1] in (1, program.structure.loops_an_sm):
-        return program
-    alike = (one for one in every if one.known_of_loop is program.known_of_loop)
-    return next(one for one in alike if one.structure.loops_an_sm == rest[-1])
-
-
-def strange(program: TileProgram, every: list[TileProgram]) -> list[str]:
-    """The facts that a program, one of `every`, would have found otherwise, had it been the first to ask."""
+def strange(program: TileProgram) -> list[str]:
+    """The facts that a program would have found otherwise, had it been the first to ask."""
     found = []
     for where in ("known", "known_of_loop"):
         facts = {key: fact for key, fact in getattr(program, where).items() if isinstance(key, tuple)}
         for (name, *rest), fact in facts.items():
             known._known.cache_clear()
-            alone = replace(asker(program, name, rest[0], every))
+            alone = replace(program)
             if BY_NAME[name].__wrapped__(alone, *rest[0], **dict(rest[1:])) != fact:
                 found.append(name)
     return found
@@ -81,7 +67,7 @@ def test_what_is_known_of_a_loop_is_so_for_every_program_that_has_it(case: str) 
     assert len(facts) < len(looks) or case == "rows"
     every = [search.programs[s] for s in looks]
     for program in every[::STEP]:
-        assert not strange(program, every), program.structure.describe()
+        assert not strange(program), program.structure.describe()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -148,8 +134,7 @@ def test_a_fact_that_is_not_the_loops_own_is_found(h200: Machine, monkeypatch: p
     one, other = two(h200)
     assert one.known_of_loop is other.known_of_loop
     assert wrong(one) == wrong(other) == 1
-    every = [one, other]
-    assert (strange(one, every), strange(other, every)) == ([], [name])
+    assert (strange(one), strange(other)) == ([], [name])
 
 
 def test_what_is_known_of_a_program_is_no_other_programs(h200: Machine) -> None:

@@ -155,7 +155,8 @@ def _contended(program: TileProgram, machine: Machine, slots: tuple[int, ...], l
     if not (computes or apart or program.feeds_products or program.adds_partials):
         return 0
     if computes and loops > 1:
-        return math.ceil(beside_others(program, machine, _contended(program, machine, slots, 1), 1))
+        alone = _contended(program, machine, slots, 1)
+        return math.ceil(beside_others(program, machine, alone, 1, loops=loops))
     held = {unit: loops * cycles for unit, cycles in held_cycles(program).items()}
     thread = max(threads.values(), default=0)
     depths = zip(program.rings, slots, strict=True) if slots else ()
@@ -171,12 +172,17 @@ def _contended(program: TileProgram, machine: Machine, slots: tuple[int, ...], l
 
 
 def beside_others(
-    program: TileProgram, machine: Machine, alone: float, iterations: float, issued: float = 0.0
+    program: TileProgram,
+    machine: Machine,
+    alone: float,
+    iterations: float,
+    *,
+    loops: int,
+    issued: float = 0.0,
 ) -> float:
-    """Cycles of what takes a block of a loop that computes values `alone` so many, where an SM has several of them:
+    """Cycles of what takes a block of a loop that computes values `alone` so many, where an SM has as many `loops`:
     so many iterations, and as many instructions besides as a scheduler issues in `issued` cycles.
     """
-    loops = program.structure.loops_an_sm
     held = [loops * iterations * cycles for cycles in held_cycles(program).values()]
     slots = loops * (iterations * scheduler_cycles(program, machine) + issued)
     return norm((alone, slots, *held), _VALUES_KNEE)

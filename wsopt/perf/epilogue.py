@@ -245,7 +245,7 @@ def stored_cycles(
     box, held, (own, later) = machine.tma_store_box_cycles, not buffers.store_warp, _starts(machine, buffers)
     stage, drain = _staged(program, machine, contention, own)
     before = max(0.0, cycles / s.subtiles - math.fsum(stage.values()))
-    now, read, behind = 0.0, list[float](), _behind_copies(program)
+    now, read, behind = 0.0, list[float](), _behind_copies(program) if s.persistent else 0.0
     for number, store in enumerate(plan.stores):
         waits = store.pending is not None and store.pending < len(read)
         free = read[-1 - (store.pending or 0)] + behind + later if waits else 0.0
@@ -277,7 +277,7 @@ def _behind_copies(program: TileProgram) -> float:
     """Cycles for which a store's read of its buffer waits for copies of the next tile's K-blocks, which free slots
     have begun while consumers of a loop that computes values are in their epilogues.
     """
-    if not (program.computes_with_products and program.structure.persistent):
+    if not program.computes_with_products:
         return 0.0
     return _QUEUED * max(op.busy for op in program.of(OpKind.TMA_LOAD))
 

@@ -39,9 +39,10 @@ def tile_ends(program: TileProgram, work: Work, fixed: Waves, machine: Machine, 
     ends a tile while others are in their loops, they are those by which its time is longer than its iterations'.
     """
     each = fixed.between + ends.each
-    if program.structure.loops_an_sm == 1:
+    loops = program.structure.loops_an_sm
+    if loops == 1:
         return each
     iterations = work.k_iterations / work.tiles
     alone = (iterations - 1) * contended_interval(program, machine, loops=1) + each
-    tile = beside_others(program, machine, alone, iterations, issued=_ISSUED * ends.each)
+    tile = beside_others(program, machine, alone, iterations, loops=loops, issued=_ISSUED * ends.each)
     return tile - (iterations - 1) * fixed.contended
