@@ -27,10 +27,8 @@ def read(plan: KernelPlan, name: str, value: str, *, there: bool) -> Iterator[st
     are not `there` already.
     """
     vector = plan.vectors[name]
-    view, pairs = (
-        vector.of.view,
-        plan.names(f"pairs:{vector.of.view.moved}", f"{vector.of.view.tensor}_pairs"),
-    )
+    view = vector.of.view
+    pairs = plan.names(f"pairs:{view.moved}", f"{view.tensor}_pairs")
     if not there:
         yield from _places(plan)
         yield f"{pairs} = {load_tile(plan, _as_neighbours(vector), own=_OWN, each=PAIR)}"
