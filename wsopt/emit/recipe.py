@@ -146,8 +146,9 @@ class Recipe:
     In this order: tensors have their types and ranks, `tensor_checks` hold, `names` are given (each an expression of
     those before it, of tensors, and of `processors`, the device's number of multiprocessors), `checks` hold.
     Of `packed` tensors all of it is said as they are then.
-    `arguments` are the kernel's, in order. The `grid` is blocks along x, and along y and z where it has these: an axis
-    for each of the tiles' axes, or x alone, as many as the name `blocks` says; where `persistent`, `processors` at most.
+    `arguments` are the kernel's, in order. The `grid` is blocks along x, and along y and z where it has these: an
+    axis for each of the tiles' axes, or x alone, as many as the name `blocks` says; where `persistent`, no more than
+    `processors`.
     """
 
     name: str
