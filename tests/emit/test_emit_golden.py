@@ -1,4 +1,4 @@
-"""Eleven kernels as they are written, compiled by this Triton and another release, and executed."""
+"""Small kernels as they are written, compiled by this Triton and another release, and executed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def test_computes(name: str) -> None:
 
 
 def test_the_next_kernel_is_let_in_with_the_last_copy() -> None:
-    for name in KERNELS:
+    copied = [name for name in KERNELS if emitted(name).verified.schedule.rings]
+    assert len(copied) == len(KERNELS) - 1, "threads of blocks side by side read pairs"
+    for name in copied:
         assert builds.lets_the_next_kernel_in_last(emitted(name).source), name
     once = build(graph_of(builds.plain), structure(persistent=False)).source
     assert builds.lets_the_next_kernel_in_last(once)

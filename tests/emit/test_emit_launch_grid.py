@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from element_graphs import positions
 from emit_builds import Body, build, check_computes, check_shows, graph_of
-from row_graphs import tabled
 
 from wsopt.emit.integers import named
 from wsopt.emit.recipe import Recipe
@@ -44,7 +44,7 @@ def recipe(body: Body, s: Structure) -> Recipe:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("body", "s"), [(tabled, cut(2, 256)), (turned, cut(4, 64)), (of_heads, cut(2, 256))]
+    ("body", "s"), [(positions, cut(2, 256)), (turned, cut(4, 64)), (of_heads, cut(2, 256))]
 )
 def test_it_computes_what_the_graph_means(body: Body, s: Structure) -> None:
     check_computes(build(graph_of(body), s))
@@ -52,14 +52,14 @@ def test_it_computes_what_the_graph_means(body: Body, s: Structure) -> None:
 
 @pytest.mark.slow
 def test_a_run_shows_blocks_that_take_an_axis_for_another() -> None:
-    made = build(graph_of(tabled), cut(2, 256))
+    made = build(graph_of(positions), cut(2, 256))
     place = "batch, row_tile, column_tile = gl.program_id(2), gl.program_id(1), gl.program_id(0)"
     check_shows(made, place, place.replace("id(2)", "id(1)"))
     check_shows(made, place, place.replace("id(0)", "id(2)"))
 
 
 def test_neighbours_in_memory_are_the_first_axis() -> None:
-    grid = recipe(tabled, cut(2, 256)).grid
+    grid = recipe(positions, cut(2, 256)).grid
     assert grid == (named("column_tiles"), named("row_tiles"), named("batches"))
 
 
@@ -82,7 +82,7 @@ def test_numbers_are_divided_where_a_grid_has_too_few_axes_or_too_short_ones(
 def test_a_launch_refuses_more_tiles_than_an_axis_has() -> None:
     asked = [
         (str(check.left), check.right)
-        for check in recipe(tabled, cut(2, 256)).checks
+        for check in recipe(positions, cut(2, 256)).checks
         if check.relation == "at_most"
     ]
     assert (str(named("row_tiles")), 65535) in asked

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import attention_graphs as a
+import element_graphs
 import gather_graphs
 import row_graphs as r
 from attention_graphs import Sizes
@@ -84,8 +85,9 @@ KERNELS: dict[str, Kernel] = {
     "softmax": rows(r.softmax),
     "ragged_softmax": rows(r.ragged_softmax),
     "residual_norm": rows(r.residual_norm),
-    "tabled": Kernel(
-        graph_of(r.tabled), Structure(2, 256, 1, 1, 4, Sharing.COOPERATIVE, False, False, 1, 1, occupancy=8)
+    "positions": Kernel(
+        graph_of(element_graphs.positions),
+        Structure(2, 256, 1, 1, 4, Sharing.COOPERATIVE, False, False, 1, 1, occupancy=8),
     ),
     "embedded": rows(gather_graphs.embedded),
     "causal": k_blocks(a.attention(a.causal, SIZES), a.attention(a.causal, SHORT)),

@@ -26,7 +26,7 @@ from wsopt.export.cpp_names import field_names
 from wsopt.export.layout import ELEMENT_TYPES
 from wsopt.export.write import make_export
 
-KERNELS = ("biased", "gated", "split", "residual_norm", "tabled", "lse", "window", "packed")
+KERNELS = ("biased", "gated", "split", "residual_norm", "positions", "lse", "window", "packed")
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 PROCESSORS = 5
 

@@ -155,3 +155,13 @@ def patches(g: GraphBuilder) -> Symbol:
     """A copy with rows of an image's patches: nothing is computed."""
     parts = g.reshape(g.input("x", (2, 8, 16, 16), "f16"), shape=(2, 2, 4, 4, 64))
     return g.transpose(parts, perm=(0, 1, 3, 2, 4), name="y")
+
+
+def in_pairs(g: GraphBuilder) -> Symbol:
+    """Neighbours turned by angles that all batches share: halves of pairs that lie side by side."""
+    x, shape = g.input("x", (3, 9, 200, 2), "bf16"), (3, 9, 200)
+    cos, sin = (g.input(name, (9, 200), "f32") for name in ("cos", "sin"))
+    a, b = (g.reshape(g.slice(x, axis=3, start=at, stop=at + 1), shape=shape) for at in (0, 1))
+    turned = (a * cos - b * sin, b * cos + a * sin)
+    halves = (g.reshape(one, shape=(*shape, 1)) for one in turned)
+    return g.cast(g.concat(*halves, axis=3), "bf16", name="y")

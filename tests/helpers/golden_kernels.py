@@ -36,6 +36,10 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "elements": (element_graphs.biased, structure(columns=256, depth=1, consumers=2, rows=2)),
     "long_rows": (row_graphs.long_softmax, structure(columns=2048, depth=1, consumers=2, rows=2)),
     "joined": (element_graphs.turned, structure(columns=64, depth=1, rows=16)),
+    "pairs": (
+        element_graphs.in_pairs,
+        replace(structure(columns=128, depth=1, rows=4, persistent=False), group=1, occupancy=8),
+    ),
     "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, subtiles=2)),
     "row_values": (row_graphs.weights_and_logsumexp, structure(columns=512, depth=1, consumers=2, rows=4)),
     "split": (builds.residual, structure(columns=128, consumers=2, subtiles=2, splits=3)),

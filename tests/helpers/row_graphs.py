@@ -142,9 +142,3 @@ def sliced_norm(g: GraphBuilder) -> Symbol:
     x, weight = g.input("x", (24, 3 * 512), "bf16"), g.input("weight", (128,), "bf16", constant=True)
     heads = g.reshape(g.slice(x, start=512, stop=1024), shape=(24, 4, 128))
     return g.cast(g.rms_norm(heads, weight), "bf16", name="y")
-
-
-def tabled(g: GraphBuilder) -> Symbol:
-    """A table that each batch adds."""
-    x, table = g.input("x", (3, 40, 520), "bf16"), g.input("t", (40, 520), "bf16")
-    return g.cast(x + table, dtype="bf16", name="y")
