@@ -27,6 +27,7 @@ from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
 from wsopt.emit.sums import sum_layouts
 from wsopt.emit.tensors import PAIRS_LAYOUT, turned
+from wsopt.emit.vectors import halves_read
 from wsopt.program.lazy import LEAST
 from wsopt.program.row_layout import all_swizzled, reduces_outer, row_layout, tile_layout, widest_bits
 from wsopt.tensors.views import Packing, Role, View
@@ -115,7 +116,7 @@ def _row_layouts(plan: KernelPlan, streamed: Sequence[View]) -> Iterator[tuple[s
     s, tiles = plan.s, plan.program.row_tiles
     rows = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine)
     yield plan.loop_layout, rows.text(), "how a tile of rows lies in a consumer's registers"
-    for step in sorted({view.step for view in (*streamed, *plan.halves, *plan.halves_read)} - {1}):
+    for step in sorted({view.step for view in (*streamed, *plan.halves, *halves_read(plan))} - {1}):
         wider = replace(rows, vector=rows.vector * step).text()
         yield PAIRS_LAYOUT, wider, "how a tile of pairs lies there, of which others have one of each"
     yield from turning.constants(plan)

@@ -15,7 +15,7 @@ from wsopt.emit.instructions import write
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.stores import rounded
 from wsopt.emit.tensors import PAIRS_LAYOUT
-from wsopt.emit.vectors import before_end, load_tile, widened
+from wsopt.emit.vectors import before_end, halves_read, load_tile, widened
 from wsopt.tensors.views import PAIR, Output, View
 
 _OWN = "pair_"
@@ -51,7 +51,7 @@ def store(plan: KernelPlan, argument: ByAddress[Output], first: Operand, second:
     inside = f"({rows} < {plan.row_end}) & ({before_end(plan, columns, PAIR)})"
     return write(
         (
-            *(() if plan.halves_read else _places(plan)),
+            *(() if halves_read(plan) else _places(plan)),
             f"{argument.name}_pairs = gl.convert_layout({pairs}, {PAIRS_LAYOUT})",
             f"gl.store({address}, {argument.name}_pairs, mask={inside})",
         )

@@ -266,13 +266,6 @@ class KernelPlan:
         return frozenset(one.view for one in outputs if other_half(one, outputs))
 
     @property
-    def halves_read(self) -> frozenset[View]:
-        """The halves of tensors' pairs that threads read, of tensors each pair once."""
-        return frozenset(
-            one.of.view for one in self.vectors.values() if one.of.is_tile and one.of.view.step > 1
-        )
-
-    @property
     def column_multiple(self) -> int:
         """Columns of which a call's tensors have a multiple, at most as many as a thread loads at a time: a launch
         checks that of rows that are folded, or that threads read so many elements at a time.

@@ -33,6 +33,7 @@ from wsopt.emit.recipe_views import (
     view_checks,
 )
 from wsopt.emit.tensors import Box, word_elements
+from wsopt.emit.vectors import halves_read
 from wsopt.program.launch_grid import LONGEST
 from wsopt.program.ranges import Bounds, k_blocks_between, narrowing
 from wsopt.schedule.verified import VerifiedSchedule
@@ -65,7 +66,7 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
     stored = [(output.view, output.name in plan.outputs) for output in after.outputs]
     told = {one.of.view for one in resident.told_vectors(plan)}
     told |= {one.of.view for one in resident.told_outputs(plan)}
-    halves = plan.halves | plan.halves_read
+    halves = plan.halves | halves_read(plan)
     checks = (
         check
         for view, copied in (*views, *stored)

@@ -20,6 +20,12 @@ from wsopt.graph.types import DType
 from wsopt.tensors.views import FULL, Chosen, Role, Source, View
 
 
+def halves_read(plan: KernelPlan) -> frozenset[View]:
+    """The halves of tensors' pairs that threads read, each pair once."""
+    views = (one.of.view for one in plan.vectors.values() if one.of.is_tile)
+    return frozenset(view for view in views if view.step > 1)
+
+
 def widened(view: View) -> str:
     """The conversion of a tensor's elements, as text behind a load, to the type that is computed with: f32 for
     floats, bool for bools, which are bytes in memory; whole numbers stay as they are.
