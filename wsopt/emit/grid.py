@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wsopt.emit.integers import Integer, named, product
 from wsopt.emit.plan import KernelPlan
-from wsopt.program.launch_grid import MORE_TILES, launch_axes
+from wsopt.program.launch_grid import MORE_TILES
 from wsopt.program.types import row_role
 from wsopt.tensors.views import OUTER, Role
 
@@ -15,16 +15,11 @@ the product, which are rounded. So the quotient is one off at most.
 """
 
 
-def axes(plan: KernelPlan) -> tuple[Role, ...]:
-    """The axes of the launch's grid, the first one first, where it has one for each of the tiles' axes; else none."""
-    return launch_axes(dict(plan.program.whole.extents), plan.s, columns=plan.columns)
-
-
 def launch_grid(plan: KernelPlan) -> tuple[Integer, ...]:
     """Blocks along each axis of the launch's grid, by the names that a launch gives their numbers."""
     counts = {row_role(plan.s.swap): "row_tiles", Role.COLUMN: "column_tiles"}
-    found = axes(plan)
-    return tuple(named(counts.get(role, plan.extent_names[role])) for role in found) or (named("blocks"),)
+    along = (named(counts.get(role, plan.extent_names[role])) for role in plan.launch_axes)
+    return tuple(along) or (named("blocks"),)
 
 
 def grid_parameters(plan: KernelPlan) -> list[str]:
@@ -36,7 +31,7 @@ def grid_parameters(plan: KernelPlan) -> list[str]:
 
 def divides(plan: KernelPlan) -> bool:
     """Whether a tile's place follows from its number by divisions: there are axes beside that of its rows."""
-    return bool(plan.outer or plan.columns) and not axes(plan)
+    return bool(plan.outer or plan.columns) and not plan.launch_axes
 
 
 def divided_by_f32(plan: KernelPlan) -> bool:
@@ -54,6 +49,7 @@ def tiles(plan: KernelPlan) -> Integer:
 def place_of(plan: KernelPlan, tile: str) -> str:
     """The line that says where a tile lies, by its number, or by the block's numbers along the launch's axes."""
     place = ", ".join([*plan.outer, "row_tile", *(["column_tile"] if plan.columns else [])])
-    if found := axes(plan):
-        return f"{place} = {', '.join(f'gl.program_id({number})' for number in reversed(range(len(found))))}"
+    if plan.launch_axes:
+        numbers = reversed(range(len(plan.launch_axes)))
+        return f"{place} = {', '.join(f'gl.program_id({number})' for number in numbers)}"
     return f"{place} = tile_coordinates({', '.join([tile, *grid_parameters(plan)])})"

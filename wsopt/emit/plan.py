@@ -44,7 +44,8 @@ class KernelPlan:
     """One kernel, ready to be written.
 
     Tiles of later rows have more K-blocks than those before them if they are the `longest_last`. Kernels that hold no
-    rows whole cut tiles along `columns` too. `axes` are the graph's, `outer` a tile's batch indices.
+    rows whole cut tiles along `columns` too. `axes` are the graph's, `outer` a tile's batch indices, `launch_axes`
+    those of the launch's grid, x first, where it has one for each of the tiles' axes; else there are none.
 
     `loaders` are the rings of each loading warp in the order in which it fills them, that of the schedule.
     `stationary` are the boxes of the tile that a block holds for each consumer, one for each of its parts. Of the
@@ -53,11 +54,12 @@ class KernelPlan:
     tile's inputs. Where the loading warp does, it copies them before a tile's last `inputs_ahead` K-blocks. The
     epilogue reads the reductions `rows` of the loop.
 
-    `counts` are the kernel's arguments that say how many tiles there are, and K-blocks in each; `sizes` those and
-    extents, `order_table` the one that says which tiles a block takes. The epilogue reads the extent of the streamed
-    axis if it `counts_stream`. `scalars` are the sources of the bounds' run-time scalars, each with its name in
-    registers. Where run-time `offsets` cut the rows (`segments.py`), threads store the tiles that are not all one
-    segment's of `ragged` outputs, by name. With a `trace` the kernel has stamps (`stamps.py`).
+    `counts` say how many tiles there are, and K-blocks in each; `sizes` are the kernel's arguments: those, if tiles
+    lie along one axis of the launch, and extents; `order_table` is the one that says which tiles a block takes. The
+    epilogue reads the extent of the streamed axis if it `counts_stream`. `scalars` are the sources of the bounds'
+    run-time scalars, each with its name in registers. Where run-time `offsets` cut the rows (`segments.py`), threads
+    store the tiles that are not all one segment's of `ragged` outputs, by name. With a `trace` the kernel has stamps
+    (`stamps.py`).
     """
 
     verified: VerifiedSchedule
@@ -66,6 +68,7 @@ class KernelPlan:
     columns: bool
     axes: tuple[Role, ...]
     outer: tuple[str, ...]
+    launch_axes: tuple[Role, ...]
     stationary: tuple[Box, ...]
     rings: tuple[Ring, ...]
     loaders: tuple[tuple[Ring, ...], ...]

@@ -42,7 +42,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     tensors = _tensors(verified, names)
     ranged, columns = program.work is not None, _has_column_tiles(program)
     counts = _counts(program, axes, columns=columns)
-    by_axes = launch_axes(dict(program.whole.extents), s, columns=columns)
+    along = launch_axes(dict(program.whole.extents), s, columns=columns)
     counts_stream = any(isinstance(i, Statement) and i.primitive == "extent_stream" for i in after.items)
     extents = _extents(program, columns=columns, counts_stream=counts_stream)
     return KernelPlan(
@@ -52,6 +52,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         columns=columns,
         axes=axes,
         outer=tuple(str(role) for role in BATCHES if role in axes or (ranged and role is Role.BATCH)),
+        launch_axes=along,
         stationary=tensors.stationary,
         rings=tensors.rings,
         loaders=tuple(loaders(verified, tensors.rings)),
@@ -66,7 +67,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         inputs_ahead=_inputs_ahead(verified),
         rows=_rows(program),
         counts=counts,
-        sizes=(*([] if by_axes else counts), *extents, *tensors.places),
+        sizes=(*([] if along else counts), *extents, *tensors.places),
         order_table=("order_ptr",) if ranged and s.persistent and not s.parted else (),
         scalars=tensors.scalars,
         counts_stream=counts_stream,

@@ -8,7 +8,7 @@ from functools import reduce
 from wsopt.emit import dynamic, over_rows, records, resident, shares, splits
 from wsopt.emit.addresses import FARTHEST, ByAddress, places_name
 from wsopt.emit.consumer_of import consumer_of
-from wsopt.emit.grid import LARGEST_QUOTIENT, axes, divided_by_f32, launch_grid, tiles
+from wsopt.emit.grid import LARGEST_QUOTIENT, divided_by_f32, launch_grid, tiles
 from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, shape_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.plan_of import plan_of
@@ -141,7 +141,7 @@ def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
     if "k_iterations" in plan.counts:
         # A whole number of passes; a K-block beyond the end is all zeros.
         yield "k_iterations", ceil_divide(_STREAM, s.depth * s.copies) * s.copies
-    if axes(plan):
+    if plan.launch_axes:
         return
     yield "tiles", tiles(plan)
     taken: Integer = named("tiles")
@@ -251,10 +251,9 @@ def _count_checks(plan: KernelPlan) -> Iterator[Check]:
     for one in over_rows.workspaces(plan)[:1]:
         told = ("what blocks leave of sums over the rows takes ", one.elements, " elements: too many")
         yield Check(one.elements, "at_most", _MOST_ELEMENTS, told)
-    most: list[tuple[Integer, int]] = [(count, LONGEST) for count in launch_grid(plan)[1:]]
-    most += [(named("tiles"), LARGEST_QUOTIENT)] if divided_by_f32(plan) else []
-    for count, largest in most:
-        along = "" if largest == LARGEST_QUOTIENT else " along one axis"
+    most = [(count, LONGEST, " along one axis") for count in launch_grid(plan)[1:]]
+    most += [(named("tiles"), LARGEST_QUOTIENT, "")] if divided_by_f32(plan) else []
+    for count, largest, along in most:
         told = (
             "there are ",
             count,

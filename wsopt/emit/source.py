@@ -28,7 +28,7 @@ from wsopt.emit.consumer import Consumer
 from wsopt.emit.consumer_of import consumer_of
 from wsopt.emit.epilogue import epilogue
 from wsopt.emit.functions import Function, launched, partitions
-from wsopt.emit.grid import LARGEST_QUOTIENT, axes, divided_by_f32, divides, grid_parameters
+from wsopt.emit.grid import LARGEST_QUOTIENT, divided_by_f32, divides, grid_parameters
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
 from wsopt.emit.operations import Operations
@@ -151,7 +151,7 @@ def _tiles(plan: KernelPlan) -> dict[str, Any]:
     rowless = plan.own_k_blocks and plan.live.rowless
     ranges = {"lines": range_lines(plan), "rowless": rowless, "scalars": [*plan.scalars.values()]}
     grid = {
-        "by_axes": bool(axes(plan)),
+        "by_axes": bool(plan.launch_axes),
         "parameters": grid_parameters(plan),
         "outer": plan.outer,
         "columns": plan.columns,
