@@ -27,6 +27,13 @@ blocks (`effective_ii.py`): with it products of 16 rows by weights of 4 and 8 bi
 11 % too slow and 5 % too fast (measured: `docs/calibration/h200_ahead.json`).
 """
 
+_ROWS_LOSS = 0.12
+"""Share by which an iteration takes longer for each further block of an instruction's rows that a consumer of a loop
+that computes values has, where several contend: 256 x 64 x 64 by two of them took 2,197 cycles where 128 x 64 x 128,
+as much arithmetic, took 1,977; 384 x 64 x 32 by three, and kernels of short sequences, with biases and without, alike
+(`docs/calibration/h200_attention_cycles.json`, `docs/survey/third/h200_attention_3.json`).
+"""
+
 _VALUES_KNEE = 2.2
 """The same of loops that compute values: what one of them takes by itself, and what all of them hold of each unit,
 hardly overlap. With it kernels of ten graphs with 2 to 4 blocks an SM are predicted within 6 % on the mean
@@ -141,7 +148,8 @@ def contended_interval(
     over besides), and the busiest role's own thread, add up as a norm. So does the ring that is waited for the
     longest, where the loop computes values; that of products has an effective II of its own (`perf/effective_ii.py`).
     All blocks of an SM hold its units; threads and rings are each block's own. What a block that computes values
-    takes by itself is one more bound, for its waits are filled by others alone.
+    takes by itself is one more bound, for its waits are filled by others alone. A thread that issues all of a block
+    contends with nobody: its schedule has its waits, and no more than the largest of these counts.
     """
     # Of other loops depths are nothing that is asked for, so that what is found once holds for all.
     asked = tuple(slots) if program.computes_with_products else ()
@@ -166,9 +174,28 @@ def _contended(program: TileProgram, machine: Machine, slots: tuple[int, ...], l
         # The tensor core goes from one consumer to the next, whose products wait for the end of those before. Partial
         # sums are added up under the products of the same consumer.
         held[Unit.TENSOR] += loops * sum(op.latency - op.busy for op in program.of(OpKind.MMA))
-    issued = loops * scheduler_cycles(program, machine)
+    parts = (
+        *map(float, held.values()),
+        loops * scheduler_cycles(program, machine),
+        float(thread),
+        float(ring),
+    )
+    if computes and len(threads) == 1:
+        return math.ceil(max(parts))
     knee = machine.consumer_knee if loops == 1 else _LOOPS_KNEE
-    return math.ceil(norm((*held.values(), issued, thread, ring), knee))
+    return math.ceil(norm(parts, knee) * (1 + _ROWS_LOSS * further_rows(program)))
+
+
+def further_rows(program: TileProgram) -> int:
+    """Blocks of an instruction's rows that a warp has beside its first, where loops compute values in registers."""
+    s = program.structure
+    if not program.computes_with_products or program.values_apart:
+        return 0
+    return max(1, s.rows // (_WARP_ROWS * s.consumer_warps)) - 1
+
+
+_WARP_ROWS = 16
+"""Rows of the sums of one instruction that a warp holds (PTX ISA, matrix fragments)."""
 
 
 def beside_others(
