@@ -118,9 +118,11 @@ class Arithmetic(Scope):
         return expression(item, terms, self.s)
 
     def _rounds_pairs(self, item: Statement) -> bool:
-        """Whether a statement rounds elements under products that are computed with, or stored by address: those
-        that are stored by TMA are rounded where they are staged, two at a time.
+        """Whether a statement rounds two elements at a time by itself: those that it is told of, and under products
+        what is computed with, or stored by address. What is stored by TMA is rounded where it is staged.
         """
+        if item.name in self.in_pairs:
+            return True
         if not self.asynchronous or item.primitive not in ROUNDINGS or len(item.spans) < 2:
             return False
         return item.name in self.by_address or any(item.name in other.reads for other in self.items)

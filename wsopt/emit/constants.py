@@ -23,13 +23,14 @@ from wsopt.emit import (
     widening,
 )
 from wsopt.emit.consumer import Consumer
+from wsopt.emit.operands import rows_layout
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
 from wsopt.emit.sums import sum_layouts
 from wsopt.emit.tensors import PAIRS_LAYOUT, turned
 from wsopt.emit.vectors import halves_read
 from wsopt.program.lazy import LEAST
-from wsopt.program.row_layout import all_swizzled, reduces_outer, row_layout, tile_layout, widest_bits
+from wsopt.program.row_layout import all_swizzled, reduces_outer, row_layout, widest_bits
 from wsopt.tensors.views import Packing, Role, View
 
 
@@ -114,7 +115,7 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
 def _row_layouts(plan: KernelPlan, streamed: Sequence[View]) -> Iterator[tuple[str, str, str]]:
     """Layouts of a tile of rows that streams as these views: as its loop takes it, in pairs, and by columns."""
     s, tiles = plan.s, plan.program.row_tiles
-    rows = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine)
+    rows = rows_layout(plan)
     yield plan.loop_layout, rows.text(), "how a tile of rows lies in a consumer's registers"
     for step in sorted({view.step for view in (*streamed, *plan.halves, *halves_read(plan))} - {1}):
         wider = replace(rows, vector=rows.vector * step).text()

@@ -15,6 +15,7 @@ from wsopt.emit import (
     flat,
     held,
     inputs,
+    next_rows,
     over_rows,
     records,
     reductions,
@@ -169,7 +170,8 @@ class Consumer:
             by_part = plan.columns or plan.program.long_rows
             each_tile = by_part or plan.s.flat
             columns = [] if each_tile else [f"columns = {flat.tile_columns(plan)}"]
-            return [*columns, *held.loaded(plan), *over_rows.starts(plan)]
+            there = [*held.loaded(plan)]
+            return [*columns, *there, *next_rows.loaded(plan, waited=bool(there)), *over_rows.starts(plan)]
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
         return [line for value in values for line in self._cleared(self.operations.registers(value))]
 

@@ -11,7 +11,7 @@ from wsopt.emit.names import Names
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.scope import ROW
 from wsopt.graph.types import DType
-from wsopt.program.row_layout import tile_layout
+from wsopt.program.row_layout import RowLayout, tile_layout
 from wsopt.tensors.statements import Item, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Packing, Role, Source
 
@@ -71,7 +71,16 @@ def widens_pairs(plan: KernelPlan, source: Source) -> bool:
     """Whether a slot's elements are of bf16, with neighbours in one thread: then two at a time become f32. Elements
     that threads load from device memory gained nothing by it.
     """
-    if source.spans != FULL or not plan.loops_over_tiles or source.view.dtype is not DType.BF16:
-        return False
-    s, tiles = plan.s, plan.program.row_tiles
-    return tile_layout(tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine).vector > 1
+    return source.spans == FULL and source.view.dtype is DType.BF16 and has_neighbours(plan)
+
+
+def has_neighbours(plan: KernelPlan) -> bool:
+    """Whether elements that follow one another in a row lie in one thread, in a loop over tiles of rows."""
+    return plan.loops_over_tiles and rows_layout(plan).vector > 1
+
+
+def rows_layout(plan: KernelPlan) -> RowLayout:
+    """How a tile of rows lies in a consumer's registers."""
+    s = plan.s
+    cut = s.rows, s.columns, s.consumer_warps, plan.verified.machine
+    return tile_layout(plan.program.row_tiles, *cut, together=bool(plan.carried))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from wsopt.emit import ahead, flat, halves, held, kept, quantized, row_ends, tensor_tiles, vectors
+from wsopt.emit import ahead, flat, halves, held, kept, next_rows, quantized, row_ends, tensor_tiles, vectors
 from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.called import WIDEN
 from wsopt.emit.instructions import Mma
@@ -183,8 +183,8 @@ class Operations:
 
     def _loaded_before(self, op: TileOp, phases: Sequence[TileOp]) -> Iterator[str]:
         """The vectors that are loaded before a phase of a tile: all before the first of each pass, so that none is
-        waited for. Where an SM has several blocks, another one works meanwhile, and each vector is loaded before the
-        first phase that reads it: of registers there is one block's share.
+        waited for. Where an SM has several blocks, another one works meanwhile, and each vector or tile is loaded
+        before the first phase that reads it: of registers there is one block's share.
         """
         if not self.plan.s.resident:
             yield from self.of_tiles if op is phases[0] or op.id.subject == AGAIN else ()
@@ -193,12 +193,9 @@ class Operations:
         before = () if again else phases[: phases.index(op)]
         there = {name for one in before for item in one.items for name in item.reads}
         read = {name for item in op.items for name in item.reads} - there
-        first = op is phases[0] or again
         last = op is phases[-1] or again
         stored = {output.value for output in self.plan.program.after.outputs} - there if last else set[str]()
-        for name in self.of_tiles:
-            if name in read | stored or (first and self.plan.vectors[name].of.is_tile):
-                yield name
+        yield from (name for name in self.of_tiles if name in read | stored)
 
     def vectors(self, chosen: Iterable[str] | None = None) -> Iterator[str]:
         """The loads of the vectors and scalars that the loop's values read, or of those `chosen`; those of bounds are
@@ -206,7 +203,10 @@ class Operations:
         """
         plan, sources = self.plan, self.writer.sources
         pairs = set[View]()  # those that are in registers
-        for name in self._vectors if chosen is None else chosen:
+        names = tuple(self._vectors if chosen is None else chosen)
+        ahead_of = [name for name in next_rows.loaded_ahead(plan) if name in names]
+        yield from next_rows.taken(plan, {name: sources[name].name for name in ahead_of})
+        for name in (one for one in names if one not in ahead_of):
             yield from vectors.chosen_places(plan, name)
             if name in plan.program.held_vectors:
                 yield from held.taken(plan, name, sources[name].name)

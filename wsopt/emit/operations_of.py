@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wsopt.emit import flat, threads
+from wsopt.emit import flat, over_rows, threads
 from wsopt.emit.arithmetic import Arithmetic
+from wsopt.emit.called import ROUNDINGS
 from wsopt.emit.expressions import Operand
-from wsopt.emit.operands import after_name, sources
+from wsopt.emit.operands import after_name, has_neighbours, sources
 from wsopt.emit.operations import Operations
 from wsopt.emit.plan import KernelPlan
 from wsopt.graph.types import DType
@@ -45,6 +46,8 @@ def operations_of(plan: KernelPlan) -> Operations:
         # Where threads read element by element, each asks of its column anyway.
         numbered=plan.program.region.by_threads and not plan.s.flat,
         asked=_asked(plan),
+        in_pairs=_in_pairs(plan),
+        columns_together=over_rows.columns_together(plan),
         ends=flat.at_ends(plan) if program.whole.extent(Role.COLUMN) % program.structure.columns else "",
         unmasked=dict(program.unmasked),
     )
@@ -68,6 +71,32 @@ def _known(plan: KernelPlan) -> dict[str, Operand]:
         after = (item for item in program.after.items if isinstance(item, Statement))
         known |= {item.name: Operand(after_name(plan, item.name), item.spans, item.dtype) for item in after}
     return known
+
+
+def _in_pairs(plan: KernelPlan) -> frozenset[str]:
+    """The roundings of rows' elements that others are computed of: the compiler would round those one by one, by an
+    instruction of the MUFU pipe. What is one sum or product of numbers of that type it computes in it.
+    """
+    if not has_neighbours(plan):
+        return frozenset()
+    made = {item.name: item for item in plan.items if isinstance(item, Statement)}
+    types = {name: one.of.view.dtype for name, one in plan.vectors.items()}
+    types |= {source.name: source.view.dtype for source in plan.program.streamed}
+    types |= {name: item.dtype for name, item in made.items()}
+    read = {name for item in plan.items for name in item.reads}
+
+    def narrowed(item: Statement) -> bool:
+        (name,) = item.reads
+        before = made.get(name)
+        same = before is not None and all(types.get(one) is item.dtype for one in map(str, before.args))
+        return same and before is not None and before.primitive in _NARROWED
+
+    rounds = (item for name, item in made.items() if item.primitive in ROUNDINGS and name in read)
+    return frozenset(item.name for item in rounds if item.spans == FULL and not narrowed(item))
+
+
+_NARROWED = ("add", "sub", "mul")
+"""What LLVM computes in 16 bits where both operands were widened and the result is rounded again."""
 
 
 def _asked(plan: KernelPlan) -> dict[str, DType]:

@@ -1,8 +1,9 @@
 """Reductions over all rows: what a consumer carries from tile to tile and leaves, and who brings it together.
 
-A consumer carries one value an element of its tile, so that nothing goes from thread to thread in the loop. Behind it
-comes one value a column, which it leaves in a workspace as its part. Parts are added up in bundles, and then bundles,
-each by whoever arrives last and always in their order, so that the result does not depend on timing. Nobody waits.
+A consumer carries one value a column where a thread has all rows of its columns, else one an element of its tile:
+nothing goes from thread to thread in the loop. Behind it comes one value a column, which it leaves in a workspace as
+its part. Parts are added up in bundles, and then bundles, each by whoever arrives last and always in their order, so
+that the result does not depend on timing. Nobody waits.
 
 The workspace has a place for each part, those of a block's consumers side by side, and behind them one for each
 bundle.
@@ -14,14 +15,15 @@ from collections.abc import Iterator
 
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.arithmetic import Arithmetic
-from wsopt.emit.called import LARGER, reduction
+from wsopt.emit.called import LARGER
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
 from wsopt.emit.instructions import when
 from wsopt.emit.integers import ceil_divide, named
-from wsopt.emit.operands import loop_name, operand_of
+from wsopt.emit.operands import loop_name, operand_of, rows_layout
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import Workspace
+from wsopt.emit.reductions import of_columns
 from wsopt.emit.splits import PARAMETERS
 from wsopt.emit.tensors import GLUON
 from wsopt.emit.vectors import load
@@ -100,8 +102,11 @@ def stored(plan: KernelPlan) -> list[str]:
 
 def starts(plan: KernelPlan) -> Iterator[str]:
     """The lines before a block's first tile: what it carries, with nothing in it."""
+    rows, layout = "CONSUMER_ROWS, ", plan.loop_layout
+    if columns_together(plan):
+        rows, layout = "", f"gl.SliceLayout(0, {layout})"
     for one in plan.carried:
-        shape = f"[CONSUMER_ROWS, TILE_COLUMNS], {_STARTS[one.kind]}, gl.float32, {plan.loop_layout}"
+        shape = f"[{rows}TILE_COLUMNS], {_STARTS[one.kind]}, gl.float32, {layout}"
         yield f"{plan.value(one.name)} = gl.full({shape})"
 
 
@@ -117,7 +122,7 @@ def ended(plan: KernelPlan) -> list[str]:
         f"own_part = {'first_place' if plan.columns else _WORKSPACE} + part * PARTIAL_SUMS",
         f"within = gl.arange(0, TILE_COLUMNS, layout={layout})",
         *(
-            f"gl.store({_place('own_part', number)}, {_of_tile(one, plan.value(one.name))})"
+            f"gl.store({_place('own_part', number)}, {_left(plan, one)})"
             for number, one in enumerate(plan.carried)
         ),
         f"{_END}({', '.join(_arguments(plan))})",
@@ -170,9 +175,15 @@ def _arguments(plan: KernelPlan) -> Iterator[str]:
     return (own.get(name, name) for name in _parameters(plan))
 
 
-def _of_tile(one: Reduction, value: str) -> str:
-    """The call that reduces the rows of a tile to one value a column."""
-    return reduction(one.kind, value, 0, keeps_nan=one.kind == "max")
+def columns_together(plan: KernelPlan) -> bool:
+    """Whether a thread has all rows of its columns, and carries one value of each."""
+    return bool(plan.carried) and rows_layout(plan).rows == 1
+
+
+def _left(plan: KernelPlan, one: Reduction) -> str:
+    """What a consumer leaves of a reduction: one value a column."""
+    value = plan.value(one.name)
+    return value if columns_together(plan) else of_columns(one, value)
 
 
 def _place(begin: str, number: int) -> str:

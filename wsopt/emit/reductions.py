@@ -41,12 +41,19 @@ def starts(scope: Scope, older: tuple[str, ...] = ()) -> Iterator[str]:
         yield f"{scope.name(name, 1)} = {start}"
 
 
+def of_columns(item: Reduction, value: str) -> str:
+    """The call that reduces the rows of a tile to one value a column."""
+    return reduction(item.kind, value, 0, keeps_nan=item.kind == "max")
+
+
 def reduced(scope: Scope, item: Reduction, operand: Known) -> Iterator[str]:
     """Lines that reduce a tile's rows, and add that to what a carried reduction has of the tiles before."""
     name, read = scope.name(item.name, 0), operand(item.value)
     value = in_type(read.name, read, DType.F32)  # of a narrower type it would be computed in that
     if item.over_rows:
         scope.called |= {"tl", LARGER} if item.kind == "max" else set()
+        if scope.columns_together:
+            value = of_columns(item, value)
         yield f"{name} = {LARGER}({name}, {value})" if item.kind == "max" else f"{name} += {value}"
         return
     if read.spans == {Role.COLUMN}:  # weights of columns: each row has its own sum of them

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.called import reduction
 from wsopt.emit.expressions import Operand
+from wsopt.emit.operands import rows_layout
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.scope import ROW
 from wsopt.graph.types import DType
 from wsopt.program.combination import Combination, kept_by_threads
 from wsopt.program.ids import AGAIN
-from wsopt.program.row_layout import RowLayout, tile_layout
 from wsopt.tensors.statements import BEFORE, Item
 from wsopt.tensors.views import FULL
 
@@ -50,7 +50,7 @@ def constants(plan: KernelPlan) -> Iterator[tuple[str, int | str, str]]:
     """Constants that the text names: the threads of a row, and how its elements lie in them."""
     if not by_threads(plan):
         return
-    layout = _rows(plan)
+    layout = rows_layout(plan)
     threads = layout.lanes[1] * layout.warps[1]
     runs = plan.s.columns // layout.columns
     shape = f"[1, {runs}, 1, {layout.vector}], [{layout.lanes[0]}, 1, {layout.lanes[1]}, 1]"
@@ -59,12 +59,6 @@ def constants(plan: KernelPlan) -> Iterator[tuple[str, int | str, str]]:
     yield "RUNS", runs, "of neighbours that each of them has of a row"
     why = "a tile of rows as rows, runs, threads, and the neighbours of a run"
     yield _LAYOUT, f"gl.BlockedLayout({shape}, {warps}, [3, 2, 1, 0])", why
-
-
-def _rows(plan: KernelPlan) -> RowLayout:
-    """How a tile of rows lies in a consumer's registers."""
-    program, s = plan.program, plan.s
-    return tile_layout(program.row_tiles, s.rows, s.columns, s.consumer_warps, plan.verified.machine)
 
 
 def together(plan: KernelPlan) -> Iterator[str]:

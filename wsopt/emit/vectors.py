@@ -46,14 +46,15 @@ def _as_it_is(vector: ByAddress[Source], index: dict[Role, str], inside: str) ->
     return f"gl.load({vector.at(index)}{mask})"
 
 
-def load(plan: KernelPlan, name: str, beyond: float = 0.0) -> str:
+def load(plan: KernelPlan, name: str, beyond: float = 0.0, *, rows: str = "rows") -> str:
     """The load of a vector, a scalar or a whole tile by address, for a tile that is an iteration, in the type that is
-    computed with. Elements outside of the tensor are zeros, or for a tile the number `beyond`.
+    computed with. Elements outside of the tensor are zeros, or for a tile the number `beyond`. The numbers of a
+    vector's `rows` may be called otherwise.
     """
-    return load_as_it_is(plan, name, beyond) + widened(plan.vectors[name].of.view)
+    return load_as_it_is(plan, name, beyond, rows=rows) + widened(plan.vectors[name].of.view)
 
 
-def load_as_it_is(plan: KernelPlan, name: str, beyond: float = 0.0) -> str:
+def load_as_it_is(plan: KernelPlan, name: str, beyond: float = 0.0, *, rows: str = "rows") -> str:
     """The load that `load` gives, in the tensor's own type."""
     vector = plan.vectors[name]
     spans, view = vector.of.spans, vector.of.view
@@ -61,8 +62,8 @@ def load_as_it_is(plan: KernelPlan, name: str, beyond: float = 0.0) -> str:
         return load_tile(plan, vector, beyond=beyond)
     ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
     along = before_end(plan, "columns") if ragged and Role.COLUMN in spans else ""
-    inside = ["rows < row_extent" if Role.ROW in spans else along]
-    index = plan.place("rows", _shared(vector, "columns"))
+    inside = [f"{rows} < row_extent" if Role.ROW in spans else along]
+    index = plan.place(rows, _shared(vector, "columns"))
     if view.chosen:
         at = _place(plan, view, view.chosen)
         # Beyond 2^31 elements an offset would not fit the type of the indices.

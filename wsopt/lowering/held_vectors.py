@@ -11,6 +11,7 @@ from wsopt.machine.types import Machine
 from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Structure
 from wsopt.tensors.orders import lie_both_ways
+from wsopt.tensors.statements import carries_over_rows
 from wsopt.tensors.views import Role, Source
 
 _HELPERS = 4
@@ -32,7 +33,8 @@ def held_vectors(region: Region, s: Structure, machine: Machine) -> frozenset[st
         or not all(one.view.roles == (Role.COLUMN,) for one in found)
     ):
         return frozenset()
-    layout = tile_layout(region.row_tiles, s.rows, s.columns, s.consumer_warps, machine)
+    cut = s.rows, s.columns, s.consumer_warps, machine
+    layout = tile_layout(region.row_tiles, *cut, together=carries_over_rows(region.statements))
     columns = s.columns // (layout.lanes[1] * layout.warps[1])
     elements = s.rows * s.columns // (s.consumer_warps * machine.threads_per_warp)
     taken = elements * (1 + len(region.tile_sources)) + sum(_registers(one, columns) for one in found)

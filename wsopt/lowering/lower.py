@@ -32,7 +32,7 @@ from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasteriz
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Operands, Sums, target_of
 from wsopt.tensors.orders import is_turned
-from wsopt.tensors.statements import Item, Reduction, reduces_row
+from wsopt.tensors.statements import Item, Reduction, carries_over_rows, reduces_row
 from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, Role, Source
 
 Cuttable = Region
@@ -212,9 +212,22 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
         reductions = sum(map(reduces_row, reduced)) if not tiles else 0
         rows = reductions * max(1, s.rows // s.consumer_warps)
         rows += s.in_registers * part_registers(region, s, machine)
-        tiles += sum(isinstance(i, Reduction) and i.over_rows for i in reduced)
+        rows += _carried_registers(region, s, machine)
     # Where others rescale sums a consumer has none in its loop.
     return (0 if s.corrections else tiles * s.rows * columns // threads) + rows
+
+
+def _carried_registers(region: Region, s: Structure, machine: Machine) -> int:
+    """Registers a thread of the reductions over rows that a consumer carries: those of one row of its tile where it
+    has all rows of its columns, else those of the tile.
+    """
+    carried = sum(isinstance(item, Reduction) and item.over_rows for item in region.statements)
+    if not carried:
+        return 0
+    cut = s.rows, s.columns, s.consumer_warps, machine
+    apart = tile_layout(region.row_tiles, *cut, together=True).rows
+    rows = 1 if apart == 1 else s.rows
+    return carried * rows * s.columns // (s.consumer_warps * machine.threads_per_warp)
 
 
 def _row_values(region: Region, loop: Cut) -> int:
@@ -297,9 +310,10 @@ def _over_rows_bytes(region: Region, s: Structure, machine: Machine) -> int:
     """Bytes through which a consumer's warps that hold different rows bring their sums over rows together: one f32 of
     each column and warp, as Triton 3.6 takes them; 3.9 takes less.
     """
-    if not any(isinstance(item, Reduction) and item.over_rows for item in region.statements):
+    if not carries_over_rows(region.statements):
         return 0
-    apart = tile_layout(region.row_tiles, s.rows, s.columns, s.consumer_warps, machine).warps[0]
+    cut = s.rows, s.columns, s.consumer_warps, machine
+    apart = tile_layout(region.row_tiles, *cut, together=True).warps[0]
     return apart * s.columns * DType.F32.bits // 8 if apart > 1 else 0
 
 

@@ -27,6 +27,7 @@ from wsopt.tensors.views import FULL, K_BLOCK, Packing, Role, Source, View
 BodyItem = Statement | Reduction | Contraction
 
 _ROW = frozenset({Role.ROW})
+_COLUMN = frozenset({Role.COLUMN})
 _SPECIAL = ("exp2", "rsqrt", "div", "sqrt", "log2")
 QUAD_COLUMNS = 8
 """Columns of a run in which each of the four threads that share a row has two."""
@@ -280,21 +281,22 @@ def row_phase(
     s: Structure,
     layout: RowLayout,
     machine: Machine,
+    held: Sequence[Source] = (),
 ) -> Arithmetic:
-    """A phase of a tile of rows. Column vectors are loaded once for every row that a warp has. What is computed of a
-    row's values is, by each thread that has elements of the row.
+    """A phase of a tile of rows. Column vectors are loaded once for every row that a warp has, but those that are
+    `held`. What is computed of a row's values is, by each thread that has elements of the row; and of a column's, by
+    each that has some of it.
     """
-    vectors = [source for source in read_by(items, sources) if source.spans == frozenset({Role.COLUMN})]
+    vectors = [source for source in read_by(items, sources) if source.spans == _COLUMN]
     tiles = [one for one in read_by(items, sources) if one.spans == FULL and not one.view.is_copied]
     lanes, warps = layout.lanes[1], layout.warps[1]
-    rows = {item.name for item in every if isinstance(item, Reduction) or item.spans == _ROW}
     own, threads = s.rows // (layout.lanes[0] * layout.warps[0]), math.prod((*layout.lanes, *layout.warps))
-    by_row = element_mix((item for item in items if isinstance(item, Statement)), _ROW, rounding=1.0)
     halves = sum(one.view.dtype.bits for one in vectors) / 16
 
     return Arithmetic(
-        element_mix(items, FULL, lambda item: _fused(item, every, sums=True), rows=rows)
-        + by_row * (own * threads / (s.rows * s.columns)),
+        _tile_mix(items, every)
+        + _row_mix(items) * (own * threads / (s.rows * s.columns))
+        + _column_mix(items, (*vectors, *read_by(items, held))) * (1 / own),
         s.rows * s.columns,
         sum(isinstance(item, Statement) for item in items),
         sum(isinstance(item, Statement) and item.primitive in _SPECIAL for item in items),
@@ -307,6 +309,38 @@ def row_phase(
         columns=len(vectors),
         lone=s.consumer_warps * s.blocks_an_sm <= machine.schedulers_per_sm,
     )
+
+
+def _tile_mix(items: Iterable[Item], every: Sequence[Item]) -> InstructionMix:
+    """Instructions of a tile of rows for each of its elements. What others are computed of is widened again where it
+    was rounded to 16 bits.
+    """
+    rows = {item.name for item in every if isinstance(item, Reduction) or item.spans == _ROW}
+    read = {name for item in every for name in item.reads}
+    tiles = [item for item in items if isinstance(item, Statement) and item.spans == FULL]
+    again = sum(one.dtype.is_float and one.dtype.bits == 16 and one.name in read for one in tiles)
+    mix = element_mix(items, FULL, lambda item: _fused(item, every, sums=True), rows=rows)
+    return mix + InstructionMix({"logic": _WIDENED * again})
+
+
+def _row_mix(items: Iterable[Item]) -> InstructionMix:
+    """Instructions of what is computed of a row's values, for each row."""
+    return element_mix((item for item in items if isinstance(item, Statement)), _ROW, rounding=1.0)
+
+
+_PLACING = (Family.INDEX, Family.INSIDE, Family.COMPARISON)
+
+
+def _column_mix(items: Iterable[Item], vectors: Iterable[Source]) -> InstructionMix:
+    """Instructions of what is computed of columns' values, for each column, and by which the vectors become f32.
+    Numbers of columns, and what they are compared with, cost as elements do that are placed.
+    """
+    narrow = sum(one.view.dtype.is_float and one.view.dtype.bits < 32 for one in vectors)
+    computed = (
+        one for one in items if isinstance(one, Statement) and family_of(one.primitive) not in _PLACING
+    )
+    mix = element_mix(computed, _COLUMN, rounding=1.0)
+    return mix + InstructionMix({"logic": _WIDENED * narrow})
 
 
 def beside_products(items: Sequence[Item], views: Sequence[View], s: Structure, layout: RowLayout) -> Beside:

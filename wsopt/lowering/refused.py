@@ -12,7 +12,7 @@ from wsopt.lowering.resident import may_be_resident
 from wsopt.machine.types import Machine
 from wsopt.targets import LoopKind, Sums, target_of
 from wsopt.tensors.orders import lie_both_ways
-from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.statements import Statement, carries_over_rows
 from wsopt.tensors.views import BATCHES, FULL, K_BLOCK, TRANSPOSED_BITS, Role, View
 
 DEPTHS = (32, 64, 128, 256)
@@ -192,7 +192,7 @@ def _row_problems(region: Region, machine: Machine) -> Iterator[str]:
             f"reductions is stored; {remedies.WHOLE_TILE}"
         )
     yield from _counted_problems(region)
-    carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
+    carried = carries_over_rows(region.statements)
     if not (region.running or carried):
         return
     yield from (

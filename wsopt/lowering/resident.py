@@ -17,7 +17,7 @@ from wsopt.program.changed import changed
 from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.orders import lie_both_ways
-from wsopt.tensors.statements import Reduction
+from wsopt.tensors.statements import carries_over_rows
 from wsopt.tensors.views import Role, pow2
 
 _WARPS, _WARPS_AN_SM, _WARPS_OF_ELEMENTS = (1, 2, 4, 8, 16), (16, 32, 48), (16, 24, 32, 48)
@@ -117,5 +117,5 @@ def may_be_resident(region: Region) -> bool:
     pairs = [view for view in tiles if view.step > 1]
     plain = plain and not (pairs and (both_ways or region.running or any(view.chosen for view in pairs)))
     reduces = bool(region.whole_rows or region.running)
-    carried = any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
+    carried = carries_over_rows(region.statements)
     return plain and not (carried or reduces_outer(tiles) or (reduces and both_ways))

@@ -25,6 +25,7 @@ from wsopt.program.facts import (
 )
 from wsopt.program.ids import AGAIN, OpKind
 from wsopt.program.launch_grid import counts_columns, launch_axes
+from wsopt.program.next_rows import knows_next_rows
 from wsopt.program.program import Item
 from wsopt.program.row_layout import (
     ACCESS_BITS,
@@ -37,7 +38,7 @@ from wsopt.program.row_layout import (
 from wsopt.program.types import Structure
 from wsopt.tensors.halves import other_half
 from wsopt.tensors.orders import is_turned, lie_both_ways
-from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.statements import Reduction, Statement, carries_over_rows
 from wsopt.tensors.views import OUTER, Role, Source, View
 
 
@@ -110,12 +111,15 @@ class Rows(Maker):
         read = region.operands
         told = () if s.resident else read[:1] if region.by_threads else read
         yield Part(Step(OpKind.ELEMENTWISE, "read", self._reading(share), self.read(told)), leaves=leaves)
-        layout = tile_layout(region.row_tiles, s.rows, s.columns, s.consumer_warps, self.machine)
+        layout = self._layout
         every = tuple(region.running or region.statements)
         # Of sums over rows nothing is exchanged before the end.
         phases = (every,) if row_sums(region, s) else row_phases(every)
         for number, items in enumerate(phases, 1):
-            work = self._of_a_pass(row_phase(items, every, self._beside, s, layout, self.machine))
+            work = row_phase(items, every, self._beside, s, layout, self.machine, self._held)
+            work = self._of_a_pass(work)
+            trips = self._trips() if number == 1 else 0
+            work = replace(work, elements=round(work.elements * self._computed(layout)), trips=trips)
             yield part_of(Step(OpKind.ELEMENTWISE, f"phase{number}", work, items=items))
         if region.passes > 1:
             items = tuple(item for item in region.statements if item not in behind_rows(region))
@@ -123,6 +127,14 @@ class Rows(Maker):
         stores = region.passes > 1 or not region.running
         if stores and any(not output.over_rows for output in region.outputs):
             yield self._row_store(share)
+
+    @property
+    def _layout(self) -> RowLayout:
+        """How a tile of rows lies in a consumer's registers."""
+        region, s = self.region, self.s
+        together = carries_over_rows(region.statements)
+        cut = s.rows, s.columns, s.consumer_warps, self.machine
+        return tile_layout(region.row_tiles, *cut, together=together)
 
     def _reading(self, share: float) -> Read:
         """What it takes to read a tile, and to convert it, of which tensors have a `share`."""
@@ -132,9 +144,8 @@ class Rows(Maker):
         moved = [] if region.by_threads else [view for view in read if not self._lies_across(view)]
         nbytes, across = sum(self.member(view).copy_bytes for view in moved), self._across(read)
         placed = math.ceil(len(read) * elements * self._with_ends) if s.flat else 0
-        counts = Read(
-            nbytes, narrow * elements, self._divisions(), s.consumer_warps, across=across, placed=placed
-        )
+        widened = round(narrow * elements * self._computed(self._layout))
+        counts = Read(nbytes, widened, self._divisions(), s.consumer_warps, across=across, placed=placed)
         if not region.by_threads:
             return counts
         fetched = sum(self._fetched(view, view.step * view.dtype.bits // 8 * elements) for view in read)
@@ -146,6 +157,26 @@ class Rows(Maker):
             at_once=self._at_once(read or [one.view for one in region.outputs if one.has_columns]),
             piece=self._piece(read) if lie_both_ways(region.row_tiles) else 0,
         )
+
+    def _trips(self) -> int:
+        """Trips to device memory that a tile waits for beside its copies: one for values of its rows, unless they are
+        loaded ahead. Blocks side by side load them with the tile.
+        """
+        s, region = self.s, self.region
+        values = any(source.spans == {Role.ROW} for source in region.sources)
+        ahead = knows_next_rows(s, divided=self._divisions() > 0)
+        return int(values and not (s.resident or region.running or ahead))
+
+    def _computed(self, layout: RowLayout) -> float:
+        """Share of a tile's elements that are computed with. Blocks side by side load no columns beyond a row's end,
+        and where every call has as many, the compiler knows it: of what is zero in all threads it computes nothing.
+        """
+        region, s = self.region, self.s
+        extent = region.extent(Role.COLUMN)
+        known = region.whole_rows or not counts_columns(region.row_tiles, extent, s)
+        if not (s.resident and known and extent <= s.columns):
+            return 1.0
+        return min(1.0, math.ceil(extent / layout.columns) * layout.columns / s.columns)
 
     def _lies_across(self, view: View) -> bool:
         """Whether a tensor lies turned in a tile in which others do not."""
@@ -165,9 +196,14 @@ class Rows(Maker):
     @property
     def _beside(self) -> tuple[Source, ...]:
         """The vectors and scalars that are loaded for every tile: neither its tensors nor vectors that are held."""
-        held = held_vectors(self.region, self.s, self.machine)
-        tiles = self.region.tile_sources
-        return tuple(one for one in self.region.sources if one not in tiles and one.name not in held)
+        apart = (*self.region.tile_sources, *self._held)
+        return tuple(one for one in self.region.sources if one not in apart)
+
+    @property
+    def _held(self) -> tuple[Source, ...]:
+        """The vectors that stay in registers from tile to tile."""
+        names = held_vectors(self.region, self.s, self.machine)
+        return tuple(one for one in self.region.sources if one.name in names)
 
     def _at_once(self, views: Sequence[View]) -> int:
         """Neighbours that a thread reads or writes by one access, of tensors that no copy takes."""
@@ -256,7 +292,8 @@ class Rows(Maker):
 
     def _again(self, items: tuple[Item, ...], layout: RowLayout) -> Step:
         """The step of a second pass over a row's parts, which computes the output's elements."""
-        work = row_phase(items, self.region.statements, self._beside, self.s, layout, self.machine)
+        every = self.region.statements
+        work = row_phase(items, every, self._beside, self.s, layout, self.machine, self._held)
         return Step(OpKind.ELEMENTWISE, AGAIN, self._of_a_pass(work), items=items)
 
 

@@ -17,7 +17,7 @@ from wsopt.program.limits import MOST_SLOTS
 from wsopt.program.row_layout import SWIZZLES, RowLayout, all_swizzled, reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.orders import is_turned, lie_both_ways
-from wsopt.tensors.statements import Reduction
+from wsopt.tensors.statements import carries_over_rows
 from wsopt.tensors.views import Role, pow2
 
 _ROWS, _CONSUMERS = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 3)
@@ -68,7 +68,7 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
             continue  # no row of a box is shorter
         if both and not all_swizzled(tiles, rows, columns):
             continue  # what lies across would be read from few banks
-        layout = tile_layout(tiles, rows, columns, warps, machine)
+        layout = tile_layout(tiles, rows, columns, warps, machine, together=_over_rows(region))
         if outer and columns < layout.columns <= SHORT_ROW:  # beyond so few elements a tile has zeros
             s = changed(s, columns=layout.columns)
         fits = _has(s, layout) and not s.spares(region.extent(Role.ROW))
@@ -95,7 +95,8 @@ def _stored_by_threads(region: Region, s: Structure, machine: Machine) -> Iterat
         return
     stored = changed(s, stored_by_threads=True)
     tiles = version_of(region, stored).row_tiles
-    if _has(s, tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)):
+    cut = s.rows, s.columns, s.consumer_warps, machine
+    if _has(s, tile_layout(tiles, *cut, together=_over_rows(region))):
         yield stored
 
 
@@ -176,4 +177,4 @@ def _may_be_dynamic(region: Region, s: Structure, machine: Machine) -> bool:
 
 def _over_rows(region: Region) -> bool:
     """Whether blocks carry reductions over rows. emitter.v1: each of tiles of the same columns."""
-    return any(isinstance(item, Reduction) and item.over_rows for item in region.statements)
+    return carries_over_rows(region.statements)

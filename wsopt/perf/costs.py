@@ -274,8 +274,11 @@ def _arithmetic(work: Arithmetic, machine: Machine) -> Cost:
 
 
 def waited_for(work: Arithmetic, machine: Machine) -> float:
-    """Cycles in which a phase waits for vectors along the columns that its threads load from L2."""
-    return work.columns // _COLUMNS_AT_ONCE * machine.latency.tma_load_l2
+    """Cycles in which a phase waits for what its threads load: vectors along the columns from L2, and values of rows
+    from device memory.
+    """
+    columns = work.columns // _COLUMNS_AT_ONCE * machine.latency.tma_load_l2
+    return columns + work.trips * machine.latency.tma_load_dram
 
 
 def _pipes(work: Arithmetic, machine: Machine) -> dict[Unit, float]:

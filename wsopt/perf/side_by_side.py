@@ -52,7 +52,7 @@ _FEW_WARPS = 4.0
 elements a thread took 8 % longer than the bytes, 6 warps 3 % (as `_BLOCK_INSTRUCTIONS`).
 """
 
-_BLOCKS_KNEE = 8.0
+_BLOCKS_KNEE = 10.0
 """Exponent of the norm by which units that blocks side by side hold add up, fitted (as `_DISPATCH_CYCLES`)."""
 
 _FEW_BLOCKS = 0.1

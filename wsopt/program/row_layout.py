@@ -90,14 +90,22 @@ def reduces_outer(views: Iterable[View]) -> bool:
     return any(tiles) and all(tiles)
 
 
-def tile_layout(views: Sequence[View], rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
-    """The layout of a tile of rows of these tensors, which are read and stored: by TMA, or all by threads."""
+def tile_layout(
+    views: Sequence[View], rows: int, columns: int, warps: int, machine: Machine, *, together: bool = False
+) -> RowLayout:
+    """The layout of a tile of rows of these tensors, which are read and stored: by TMA, or all by threads. Where rows
+    are reduced, a column's elements are `together` in one thread, as far as that leaves no warp without columns.
+    """
     if lie_both_ways(views):
         return across_layout(views, rows, columns, warps, machine)
     outer, copied = reduces_outer(views), any(view.is_copied for view in views)
     access = ACCESS_BITS if copied or all(view.is_aligned or view.flat for view in views) else _APART_BITS
-    make = outer_layout if outer else row_layout
-    layout = make(widest_bits(views), rows, columns, warps, machine, access)
+    bits = widest_bits(views)
+    layout = (
+        outer_layout(bits, rows, columns, warps, machine, access)
+        if outer
+        else row_layout(bits, rows, columns, warps, machine, access, together=together)
+    )
     swizzled = outer and copied and all_swizzled(views, rows, columns)
     return replace(layout, across=swizzled and layout.lanes[1] >= SWIZZLED_ROWS)
 
@@ -156,16 +164,26 @@ def outer_layout(
 
 
 def row_layout(
-    bits: int, rows: int, columns: int, warps: int, machine: Machine, access: int = ACCESS_BITS
+    bits: int,
+    rows: int,
+    columns: int,
+    warps: int,
+    machine: Machine,
+    access: int = ACCESS_BITS,
+    *,
+    together: bool = False,
 ) -> RowLayout:
     """The layout of a tile of `rows` by `columns` over so many warps, whose widest elements have so many `bits`, and
     each of whose threads has `access` bits of neighbours.
 
-    Of whole rows, or of a K-block, whose rows are as many as make each warp's its own.
+    Of whole rows, or of a K-block, whose rows are as many as make each warp's its own; or warps lie along the rows as
+    far as they have columns, so that columns are `together`.
     """
     vector = max(1, min(access // bits, columns))
     threads = machine.threads_per_warp
     along = min(threads, columns // vector)
     down = threads // along
     apart = min(warps, max(1, rows // down))
+    if together:
+        apart = min(apart, max(1, warps * along * vector // columns))
     return RowLayout(vector, (down, along), (apart, warps // apart))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wsopt.graph.types import DType
@@ -73,3 +74,8 @@ def takes_row(item: Item) -> bool:
 def reduces_row(item: Item) -> bool:
     """Whether an item is one value of each row, made of all of the row."""
     return isinstance(item, Reduction) and not item.over_rows
+
+
+def carries_over_rows(items: Iterable[Item]) -> bool:
+    """Whether a reduction over all rows is among some items, which blocks carry from tile to tile."""
+    return any(isinstance(item, Reduction) and item.over_rows for item in items)
