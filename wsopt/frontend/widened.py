@@ -8,13 +8,14 @@ product, one that varies along it alone to the left operand (GRAPH.md, 'What a c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.kinds import F8, depending, feeding, input_path, is_matmul, matmul_dims
 from wsopt.frontend.names import free_name, names_of
+from wsopt.frontend.reshapes import reshaped_factor
 from wsopt.graph.needed import needed
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import AttrValue, DType, Graph, Node, Operand, TensorType
@@ -163,7 +164,7 @@ class _Writer:
         full = self._reshaped(by, (1,) * (rank - len(own)) + own)
         if node.op == "transpose":
             return self._written(self._node("transpose", (full,), dict(node.attrs)))
-        shape = _reshaped_factor(self._type(node.tensors[0]).shape, self._type(full).shape, node.type.shape)
+        shape = reshaped_factor(self._type(node.tensors[0]).shape, self._type(full).shape, node.type.shape)
         return None if shape is None else self._reshaped(full, shape)
 
     # --- where factors go -------------------------------------------------------------------------------
@@ -235,39 +236,3 @@ class _Writer:
         if not isinstance(operand, str):
             return _SCALARS[type(operand)]
         return self.nodes[operand].type if operand in self.nodes else self.graph.type_of(operand)
-
-
-def _reshaped_factor(old: Sequence[int], own: Sequence[int], new: Sequence[int]) -> tuple[int, ...] | None:
-    """The shape of a factor of shape `own` of elements of shape `old`, behind a reshape of these to `new`; None where
-    it varies along some of the axes that become others together, and not along all.
-    """
-    shape = list[int]()
-    for before, after in _groups(old, new):
-        extents = [own[dim] for dim in before]
-        whole = [old[dim] for dim in before]
-        if all(extent == 1 for extent in extents):
-            shape += [1] * len(after)
-        elif extents == whole:
-            shape += [new[dim] for dim in after]
-        else:
-            return None
-    return tuple(shape)
-
-
-def _groups(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """The dimensions of two shapes of one size that become each other: as few at a time as can be."""
-    before, after = list[int](), list[int]()
-    left, right = 1, 1
-    ahead, behind = list(range(len(old))), list(range(len(new)))
-    while ahead or behind:
-        if ahead and (left <= right and (left < right or not before or not behind or old[ahead[0]] == 1)):
-            before.append(ahead.pop(0))
-            left *= old[before[-1]]
-        else:
-            after.append(behind.pop(0))
-            right *= new[after[-1]]
-        if before and after and left == right:
-            yield before, after
-            before, after, left, right = [], [], 1, 1
-    if before or after:
-        yield before, after
