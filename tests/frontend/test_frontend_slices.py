@@ -10,6 +10,7 @@ from emit_builds import graph_of
 from tile_graphs import Body
 
 from wsopt.frontend.kinds import input_path
+from wsopt.frontend.region import find_region
 from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import evaluate, random_inputs
@@ -85,6 +86,11 @@ MOVED: dict[str, Of] = {
     "every second place of several dimensions": lambda g, x, w: g.slice(
         g.reshape(g.exp(x), shape=(2, 12, 8)), axis=2, step=2
     ),
+    "the last running sum": lambda g, x, w: g.slice(g.exp(g.cumsum(x, axis=1)), axis=1, start=5),
+    "one share of a softmax": lambda g, x, w: g.slice(g.softmax(x), axis=2, start=3, stop=4),
+    "one normed element": lambda g, x, w: g.slice(
+        g.rms_norm(x, g.input("r", (8,), "f32")), axis=2, start=2, stop=3
+    ),
     "dimensions seen as one": lambda g, x, w: g.slice(
         g.reshape(g.exp(x), shape=(24, 8)), axis=0, start=6, stop=18
     ),
@@ -140,6 +146,9 @@ def test_a_part_that_is_an_output_is_computed_once() -> None:
 STAY: dict[str, Of] = {
     "of an input": lambda g, x, w: g.slice(g.transpose(x, perm=(1, 0, 2)), axis=0, stop=2),
     "along running sums": lambda g, x, w: g.slice(g.cumsum(x, axis=2), axis=2, stop=2),
+    "one of whole numbers": lambda g, x, w: g.slice(
+        g.cast(g.cumsum(g.cast(x > 0.0, "i32"), axis=2), "f32"), axis=2, start=7
+    ),
     "of normed elements": lambda g, x, w: g.slice(g.rms_norm(x, g.input("r", (8,), "f32")), axis=2, stop=2),
     "of steps that end behind the axis": lambda g, x, w: g.slice(g.exp(x), axis=1, step=4),
     "across dimensions": lambda g, x, w: g.slice(g.reshape(g.exp(x), shape=(24, 8)), axis=0, start=5),
@@ -151,3 +160,11 @@ STAY: dict[str, Of] = {
 def test_what_cannot_be_computed_by_itself_stays(form: str) -> None:
     graph = graph_for(STAY[form])
     assert with_sliced_inputs(graph) is graph
+
+
+def test_differences_to_the_last_running_sum_are_one_kernel() -> None:
+    g = GraphBuilder("decay")
+    sums = g.cumsum(g.input("x", (64, 32, 64), "f32"), axis=2)
+    last = g.slice(sums, axis=2, start=63)
+    g.output(g.exp(last - sums), g.exp(last))
+    assert not find_region(g.build()).contractions

@@ -2,7 +2,8 @@
 
 The gate of a product with packed weights is `(x @ w)[:, :n]`. That is `x @ w[:, :n]`, and a slice of an input costs
 a kernel nothing: its copies begin further inside the tensor. So the two halves of such a product are two products of
-one loop, and what is computed with both is computed on their tiles.
+one loop, and what is computed with both is computed on their tiles. One element of what is computed along an axis,
+such as the last running sum of a chunk, is the sum of what is left when all others are zero: a value of its row.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from wsopt.frontend.names import free_name, names_of
 from wsopt.frontend.steps import takes_whole_steps
 from wsopt.graph.infer import places
 from wsopt.graph.needed import needed
-from wsopt.graph.types import AttrValue, Graph, Node, Operand, TensorType
+from wsopt.graph.types import AttrValue, DType, Graph, Node, Operand, TensorType
 
 _TO_ONE = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "logsumexp", "reduce_argmax")
 """Operations that leave one element, or none, of the axis that they name."""
@@ -129,7 +130,7 @@ class _Writer:
             return self._sliced_again(node, part)
         wanted = _operands(self.graph, node, part)
         if wanted is None:
-            return None
+            return self._one_element(node, part)
         inputs = list[Operand]()
         for operand, own in zip(node.inputs, wanted, strict=True):
             made: Operand | None = operand
@@ -139,6 +140,17 @@ class _Writer:
                 return None
             inputs.append(made)
         return self._node(node.name, node.op, tuple(inputs), dict(node.attrs))
+
+    def _one_element(self, node: Node, part: _Part) -> str | None:
+        """One element of each row of f32 that a node computes along an axis; None where it is another part."""
+        axis = part.axis
+        if part.length != 1 or axis != _along(node) or node.type.dtype is not DType.F32:
+            return None
+        shape = tuple(n if dim == axis else 1 for dim, n in enumerate(node.type.shape))
+        index = self._node(node.name, "iota", (), {"shape": shape, "axis": axis})
+        inside = self._node(node.name, "equal", (index, part.start))
+        chosen = self._node(node.name, "where", (inside, self._whole(node.name), 0.0))
+        return self._node(node.name, "reduce_sum", (chosen,), {"axis": axis, "keepdims": True})
 
     def _counted(self, node: Node, part: _Part) -> str:
         """A part of an index along an axis."""
@@ -186,6 +198,13 @@ class _Writer:
         return self.nodes[name].type if name in self.nodes else self.graph.type_of(name)
 
 
+def _along(node: Node) -> int | None:
+    """The axis along which a node computes what has as many elements again; None if there is none."""
+    if node.op in NORMS:
+        return node.type.rank - 1
+    return node.attr("axis", int) if node.op in _ALONG else None
+
+
 def _operands(graph: Graph, node: Node, part: _Part) -> tuple[_Part | None, ...] | None:
     """For each operand of a node what of it makes a part of the node's result: None is all of it. No tuple at all
     where parts of operands do not make it.
@@ -195,10 +214,8 @@ def _operands(graph: Graph, node: Node, part: _Part) -> tuple[_Part | None, ...]
     if is_matmul(node):
         return _of_product(graph, node, part)
     axis = part.axis
-    if node.op in NORMS:
-        return (part, *(None for _ in node.inputs[1:])) if axis < node.type.rank - 1 else None
-    if node.op in _ALONG:
-        return (part,) if axis != node.attr("axis", int) else None
+    if (along := _along(node)) is not None:
+        return (part, *(None for _ in node.inputs[1:])) if axis != along else None
     if node.op in _TO_ONE:
         goes = node.attr("axis", int) <= axis and not node.attr("keepdims", bool)
         return (part._replace(axis=axis + goes),)
