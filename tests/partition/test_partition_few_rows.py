@@ -16,6 +16,7 @@ import simulated
 from wsopt.deadline import Deadline
 from wsopt.errors import InfeasibleError, LoweringError, TimeOverError, UndecidedError
 from wsopt.graph.builder import GraphBuilder
+from wsopt.graph.needed import needed
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
@@ -118,6 +119,54 @@ def test_parts_of_two_moments_read_their_input_once(h200: Machine) -> None:
     mean = g.reduce_mean(x, axis=0)
     g.output(g.sub(g.reduce_mean(x * x, axis=0), mean * mean, name="y"))
     found = build_cut(g.build(), h200, use_cache=False)
+    assert [step.inputs.count("x") for step in found.record.steps] == [1, 0]
+
+
+def variance(*shape: int, axis: int, total: str = "reduce_mean", keepdims: bool = True) -> Graph:
+    """The variance of numbers far from zero, and its mean."""
+    g = GraphBuilder("variance")
+    x = g.input("x", shape, "f32") * 0.5 + 100.0
+    mean = g.reduce_mean(x, axis=axis, keepdims=keepdims, name="mean")
+    kept = [1 if dim == axis else extent for dim, extent in enumerate(shape)]
+    apart = x - (mean if keepdims else g.reshape(mean, shape=kept))
+    g.output(mean, getattr(g, total)(apart * apart, axis=axis, name="y"))
+    return g.build()
+
+
+@pytest.mark.parametrize("total", ["reduce_mean", "reduce_sum"])
+@pytest.mark.parametrize("keepdims", [True, False])
+@pytest.mark.parametrize(("shape", "axis"), [((20000, 24), 0), ((3, 65536), 1), ((4096, 3, 64), 0)], ids=str)
+def test_a_variance_is_of_its_parts_variances(
+    shape: tuple[int, ...], axis: int, keepdims: bool, total: str, h200: Machine
+) -> None:
+    graph = variance(*shape, axis=axis, keepdims=keepdims, total=total)
+    written, inputs = with_parts_of_rows(graph, h200), random_inputs(graph, 0)
+    assert not any(node.op == "sub" and node.type.shape == shape for node in needed(written).nodes)
+    ones, others = (evaluate(one, inputs) for one in (graph, written))
+    for name in graph.outputs:
+        assert ones[name].shape == others[name].shape
+        np.testing.assert_allclose(others[name], ones[name], rtol=1e-4)
+
+
+def test_enough_rows_are_in_parts_where_no_processor_holds_them(h200: Machine) -> None:
+    graph = variance(1024, 131072, axis=1)
+    assert with_parts_of_rows(graph, h200).type_of("y_inside").shape == (1024, 16, 1)
+    held = variance(1024, 16384, axis=1)
+    assert with_parts_of_rows(held, h200) is held
+
+
+def test_differences_to_another_mean_are_no_variance(h200: Machine) -> None:
+    g = GraphBuilder("moment")
+    x, y = g.input("x", (2048, 131072), "bf16"), g.input("y", (2048, 131072), "bf16")
+    apart = x - g.reduce_mean(y, axis=1, keepdims=True)
+    g.output(g.reduce_mean(apart * apart, axis=1))
+    graph = g.build()
+    assert with_parts_of_rows(graph, h200) is graph
+
+
+@pytest.mark.solver
+def test_a_variance_reads_its_input_once(h200: Machine) -> None:
+    found = build_cut(variance(20000, 64, axis=0), h200, use_cache=False)
     assert [step.inputs.count("x") for step in found.record.steps] == [1, 0]
 
 

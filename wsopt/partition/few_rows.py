@@ -4,6 +4,10 @@ A kernel of rows gives each row to one block. With fewer rows than SMs, as of th
 have nothing to do. Here a row is parts that lie side by side: each has its maximum and its sum, the parts' are
 brought together, and what is computed of a row's elements reads those two. So it is with what is reduced along an
 outer axis, as a batch by its features, of which a block has a band of neighbours.
+
+A variance needs the mean of its row before, so that what no SM holds is read twice. Parts that one holds are read
+once: each gives its own mean and the squares of the differences to that, and the row's squares are the sum of these
+and of those of the parts' means to the row's.
 """
 
 from __future__ import annotations
@@ -11,12 +15,15 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from wsopt.frontend.row_roles import OUTER_ROWS
+from wsopt.frontend.kinds import input_path
+from wsopt.frontend.row_roles import MOST_HELD, OUTER_ROWS
 from wsopt.frontend.several_axes import with_joined_reductions
 from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.graph.types import Graph, Node
 from wsopt.machine.types import Machine
+from wsopt.partition.common import with_common_nodes
 from wsopt.partition.replaced import Writer, replaced
+from wsopt.tensors.views import pow2
 
 _LONG = 16384
 """Elements of a row from which on it is cut to parts: shorter ones take less time than a further launch."""
@@ -26,6 +33,9 @@ _LEAST_PART, _MOST_PARTS, _UNIT = 1024, 256, 8
 
 _ENOUGH = 8
 """Parts of a row that are enough not to look for more of another kind."""
+
+_PART_HELD = MOST_HELD // 4
+"""Elements of a part that is held, at most: several fit into an SM, so that copies run ahead of what is reduced."""
 
 _TOGETHER = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
 """Reductions, and what makes one of those of two parts."""
@@ -41,9 +51,13 @@ def with_parts_of_rows(graph: Graph, machine: Machine) -> Graph:
         for node in graph.nodes
         if (parts := _parts(graph, node, machine)) > 1
     }
+    for node in graph.nodes:
+        if (mean := _mean_of_variance(graph, node)) and (parts := _held_parts(graph, node, machine)) > 1:
+            wanted[mean.name] = partial(_write, graph, mean, parts)
+            wanted[node.name] = partial(_write_variance, graph, node, mean, parts)
     written = replaced(graph, wanted)
     # Behind parts that do not make up a row is a slice, which is computed of slices of inputs.
-    return with_sliced_inputs(written) if written is not graph else graph
+    return with_common_nodes(with_sliced_inputs(written)) if written is not graph else graph
 
 
 def joins_few_long_rows(graph: Graph, machine: Machine) -> bool:
@@ -96,6 +110,63 @@ def _parts(graph: Graph, node: Node, machine: Machine) -> int:
     if (node.op in _TOGETHER or node.op == "reduce_mean") and max(fitting, default=1) < min(_ENOUGH, most):
         return min(most, -(-2 * machine.sm_count // bands))
     return next((n for n in fitting if bands * n >= 2 * machine.sm_count), fitting[-1] if fitting else 1)
+
+
+def _mean_of_variance(graph: Graph, node: Node) -> Node | None:
+    """The mean whose squared differences to the elements a node adds up, or has the mean of; None if it is another
+    node.
+    """
+    squares = graph.producer(node.tensors[0]) if node.op in ("reduce_mean", "reduce_sum") else None
+    if squares is None or squares.op != "mul" or len(set(squares.inputs)) != 1:
+        return None
+    apart = graph.producer(squares.tensors[0])
+    if apart is None or apart.op != "sub" or len(apart.tensors) != 2:
+        return None
+    x, subtracted = apart.tensors
+    mean = graph.producer(subtracted)
+    if mean is not None and mean.op == "reshape" and input_path(graph, mean.name) is None:
+        mean = graph.producer(mean.tensors[0])
+    if mean is None or mean.op != "reduce_mean" or mean.tensors != (x,):
+        return None
+    shape, axis = _reduced(graph, node)
+    kept = tuple(1 if dim == axis else extent for dim, extent in enumerate(shape))
+    same = _reduced(graph, mean) == (shape, axis) and graph.type_of(subtracted).shape == kept
+    return mean if same else None
+
+
+def _held_parts(graph: Graph, node: Node, machine: Machine) -> int:
+    """Parts of each of the rows that a variance is of: such as an SM holds, of which every SM has two if whole rows
+    are few. Of those whose tiles have the least places beyond their end the fewest; one if rows are held whole and
+    enough, or if nothing divides them so.
+    """
+    shape, axis = _reduced(graph, node)
+    length, (bands, width) = shape[axis], _bands(shape, axis)
+    few = _are_few_and_long(graph, node, machine)
+    if not few and pow2(length) * width <= MOST_HELD:
+        return 1
+    most = min(_MOST_PARTS, length * width // _LEAST_PART)
+    units = [n for n in range(2, most + 1) if length % n == 0 and length // n * width % _UNIT == 0]
+    held = [n for n in units if pow2(length // n) * width <= _PART_HELD]
+    enough = [n for n in held if not few or bands * n >= 2 * machine.sm_count]
+    return min(enough or held[-1:], key=lambda n: n * pow2(length // n), default=1)
+
+
+def _write_variance(graph: Graph, node: Node, mean: Node, parts: int, write: Writer) -> None:
+    """Write the nodes that stand for the squared differences to a row's mean, added up, or their mean."""
+    (x,), (shape, axis) = mean.tensors, _reduced(graph, node)
+    each = shape[axis] // parts
+    within: dict[str, object] = {"axis": axis + 1, "keepdims": True}
+    over: dict[str, object] = {"axis": axis, "keepdims": True}
+    cut = write("parts", "reshape", x, shape=[*shape[:axis], parts, each, *shape[axis + 1 :]])
+    centre = write("part_mean", "reduce_mean", cut, **within)
+    apart = write("part_apart", "sub", cut, centre)
+    inside = write("inside", "reduce_sum", write("part_squares", "mul", apart, apart), **within)
+    gap = write("gap", "sub", centre, write("centre", "reduce_mean", centre, **over))
+    between = write("between", "mul", write("gaps", "mul", gap, gap), float(each))
+    made = write("squares", "reduce_sum", write("both", "add", inside, between), **over)
+    if node.op == "reduce_mean":
+        made = write("mean", "div", made, float(shape[axis]))
+    write("", "reshape", made, shape=list(node.type.shape))
 
 
 def _write(graph: Graph, node: Node, parts: int, write: Writer) -> None:

@@ -29,6 +29,7 @@ from wsopt.partition.document import CutRecord, record_of, record_text
 from wsopt.partition.exact_products import written_out
 from wsopt.partition.few_rows import joins_few_long_rows, with_parts_of_rows
 from wsopt.partition.longest_first import with_longest_first
+from wsopt.partition.norms import with_norms
 from wsopt.partition.prices import Prices
 from wsopt.partition.sequence import sequence_text
 from wsopt.partition.text import cut_text
@@ -83,8 +84,10 @@ def _best(graph: Graph, cutter: Cutter) -> Cut:
     one with slices of inputs instead of what is computed, and of the one whose longest axes are reduced first.
     """
     prices = cutter.prices
+    written = with_norms(graph, prices.machine)
+    parts = with_parts_of_rows(written, prices.machine)
     others = (
-        with_parts_of_rows(graph, prices.machine), with_sliced_inputs(graph), with_longest_first(graph),
+        graph if parts is written else parts, with_sliced_inputs(graph), with_longest_first(graph),
     )  # fmt: skip
     return settled([cutter, *(cutter_of(other, prices) for other in others if other is not graph)])
 
