@@ -17,6 +17,7 @@ from functools import cached_property
 from wsopt.frontend.kinds import MOVES, VIEWS, is_pointwise, producer
 from wsopt.graph.types import Graph, Node
 from wsopt.partition.between import makes_room, room_of
+from wsopt.partition.turned_operands import is_turned_operand
 from wsopt.partition.turned_scales import is_turned_copy
 
 
@@ -47,12 +48,13 @@ class Web:
         return frozenset(found)
 
     def _is_copied(self, node: Node) -> bool:
-        """Whether a kernel may copy what a view sees: a product's operand for room behind its rows, or scales that
-        lie turned, of which what is seen then is a view again; or any that moves elements.
+        """Whether a kernel may copy what a view sees: a product's operand for room behind its rows, or as the tensor
+        core reads its type; scales that lie turned, of which what is seen then is a view again; or any that moves
+        elements.
         """
         if room_of(self.graph, node.name) is not None:
             return False
-        if is_turned_copy(self.graph, node):
+        if is_turned_copy(self.graph, node) or is_turned_operand(self.graph, node):
             return True
         return makes_room(self.graph, node) or (self.moves and node.op in MOVES)
 
