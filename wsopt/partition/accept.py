@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
-from wsopt.graph.types import Graph
+from wsopt.graph.types import Graph, Input, Node
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.partition.pieces import Piece
@@ -63,3 +63,9 @@ def refusal_of(graph: Graph, machine: Machine) -> str:
     except LoweringError as error:
         return str(error)
     return ""
+
+
+def refusal_alone(graph: Graph, node: Node, machine: Machine) -> str:
+    """Why no kernel can be made of one node of a graph whose operands are in memory; empty if one can."""
+    inputs = tuple(Input(name, graph.type_of(name)) for name in dict.fromkeys(node.tensors))
+    return refusal_of(Graph(graph.name, "", inputs, (node,), (node.name,), graph.deterministic), machine)

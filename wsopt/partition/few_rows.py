@@ -52,7 +52,7 @@ def with_parts_of_rows(graph: Graph, machine: Machine) -> Graph:
         if (parts := _parts(graph, node, machine)) > 1
     }
     for node in graph.nodes:
-        if (mean := _mean_of_variance(graph, node)) and (parts := _held_parts(graph, node, machine)) > 1:
+        if (mean := _mean_of_variance(graph, node)) and (parts := held_parts(graph, node, machine)) > 1:
             wanted[mean.name] = partial(_write, graph, mean, parts)
             wanted[node.name] = partial(_write_variance, graph, node, mean, parts)
     written = replaced(graph, wanted)
@@ -69,8 +69,11 @@ def joins_few_long_rows(graph: Graph, machine: Machine) -> bool:
 
 def _are_few_and_long(graph: Graph, node: Node, machine: Machine) -> bool:
     """Whether a node reduces rows, or bands along an outer axis, that are long and fewer than half of the SMs."""
-    if node.op not in ("softmax", *_REDUCTIONS):
-        return False
+    return node.op in ("softmax", *_REDUCTIONS) and _has_few_and_long(graph, node, machine)
+
+
+def _has_few_and_long(graph: Graph, node: Node, machine: Machine) -> bool:
+    """Whether the rows or bands along which a node computes are so."""
     shape, axis = _reduced(graph, node)
     bands, width = _bands(shape, axis)
     return shape[axis] * width >= _LONG and 2 * bands <= machine.sm_count
@@ -134,19 +137,20 @@ def _mean_of_variance(graph: Graph, node: Node) -> Node | None:
     return mean if same else None
 
 
-def _held_parts(graph: Graph, node: Node, machine: Machine) -> int:
-    """Parts of each of the rows that a variance is of: such as an SM holds, of which every SM has two if whole rows
-    are few. Of those whose tiles have the least places beyond their end the fewest; one if rows are held whole and
-    enough, or if nothing divides them so.
+def held_parts(graph: Graph, node: Node, machine: Machine) -> int:
+    """Parts of each of the rows along which a node computes: such as an SM holds several of, and as give every SM two
+    where rows are few. Of those whose tiles have the least places beyond their end the fewest; one if rows are held
+    whole and enough, or if nothing divides them so.
     """
     shape, axis = _reduced(graph, node)
     length, (bands, width) = shape[axis], _bands(shape, axis)
-    few = _are_few_and_long(graph, node, machine)
+    few = _has_few_and_long(graph, node, machine)
     if not few and pow2(length) * width <= MOST_HELD:
         return 1
     most = min(_MOST_PARTS, length * width // _LEAST_PART)
-    units = [n for n in range(2, most + 1) if length % n == 0 and length // n * width % _UNIT == 0]
-    held = [n for n in units if pow2(length // n) * width <= _PART_HELD]
+    divisors = [n for n in range(2, most + 1) if length % n == 0]
+    units = [n for n in divisors if length // n * width % _UNIT == 0]
+    held = [n for n in units or divisors if pow2(length // n) * width <= _PART_HELD]
     enough = [n for n in held if not few or bands * n >= 2 * machine.sm_count]
     return min(enough or held[-1:], key=lambda n: n * pow2(length // n), default=1)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from wsopt.graph.types import Graph, Input, Node
+from wsopt.graph.types import Graph, Node
 from wsopt.machine.types import Machine
-from wsopt.partition.accept import refusal_of
+from wsopt.partition.accept import refusal_alone
 from wsopt.partition.replaced import Writer, replaced
 
 
@@ -19,15 +19,9 @@ def with_norms(graph: Graph, machine: Machine) -> Graph:
     wanted = {
         node.name: partial(_write, node)
         for node in graph.nodes
-        if node.op == "layer_norm" and refusal_of(_alone(graph, node), machine)
+        if node.op == "layer_norm" and refusal_alone(graph, node, machine)
     }
     return replaced(graph, wanted)
-
-
-def _alone(graph: Graph, node: Node) -> Graph:
-    """A graph of one node whose operands are inputs."""
-    inputs = tuple(Input(name, graph.type_of(name)) for name in dict.fromkeys(node.tensors))
-    return Graph(graph.name, "", inputs, (node,), (node.name,), graph.deterministic)
 
 
 def _write(node: Node, write: Writer) -> None:
