@@ -11,7 +11,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.partition.cut import cutter_of
 from wsopt.partition.one_loop import with_one_loop
-from wsopt.partition.pitched_copies import with_pitched_masks
+from wsopt.partition.pitched_copies import turns_masks, with_pitched_masks
 from wsopt.partition.prices import Prices
 
 
@@ -113,3 +113,31 @@ def test_scores_stay_out_of_memory_beside_such_a_mask(h200: Machine, penalty: bo
     assert chosen is not None
     *_, last = sorted(cutter.ours(chosen), key=lambda piece: len(piece.nodes))
     assert sum(node.op == "matmul" for node in last.graph.nodes) == 2
+
+
+def biased(count: int, heads: int, *, gathered: bool) -> Graph:
+    """Attention with a bias a head that lies with heads together, as a table's rows by relative position do."""
+    g = GraphBuilder("biased")
+    q, k, v = (g.input(name, (4, heads, count, 64), "bf16") for name in "qkv")
+    if gathered:
+        table = g.input("table", (2 * count - 1, heads), "f32")
+        bias = g.gather(table, g.input("places", (count, count), "i32"))
+    else:
+        bias = g.input("bias", (count, count, heads), "f32")
+    return _attended(g, g.matmul(q, k, transpose_b=True) + g.transpose(bias, perm=(2, 0, 1)), v)
+
+
+@pytest.mark.parametrize("gathered", [False, True])
+def test_a_bias_that_lies_turned_is_copied(h200: Machine, gathered: bool) -> None:
+    graph = biased(512, 16, gathered=gathered)
+    assert turns_masks(graph)
+    cutter = cutter_of(graph, Prices(h200))
+    chosen = cutter.chosen()
+    assert chosen is not None
+    *_, last = sorted(cutter.ours(chosen), key=lambda piece: len(piece.nodes))
+    assert sum(node.op == "matmul" for node in last.graph.nodes) == 2
+
+
+def test_masks_that_lie_along_their_keys_are_not() -> None:
+    assert not turns_masks(masked(40, 112, penalty=True))
+    assert not turns_masks(two_parts())

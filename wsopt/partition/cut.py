@@ -20,7 +20,7 @@ from wsopt.partition.cover import Chosen, Option, cover, coverable
 from wsopt.partition.norms import with_norms
 from wsopt.partition.one_loop import with_one_loop
 from wsopt.partition.pieces import Piece, bare_pieces
-from wsopt.partition.pitched_copies import with_pitched_copies, with_pitched_masks
+from wsopt.partition.pitched_copies import turns_masks, with_pitched_copies, with_pitched_masks
 from wsopt.partition.prices import Level, Price, Prices
 from wsopt.partition.running_sums import with_parts_of_running_sums
 from wsopt.partition.transpositions import with_exchanges
@@ -240,23 +240,28 @@ def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cut
     """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all.
 
     Scales of products of f8 may be turned before, and operands that the tensor core does not read as they lie; layer
-    norms and running sums of rows that no SM holds are written out. Where
-    kernels do not compute all of it, those of the graph with choices written out may. That is tried first where a
-    node is one that no kernel computes as it is written. Last comes either graph with copies of operands of products,
-    which have room behind rows that TMA could not begin with, and with transpositions of many axes as several. Where
-    kernels compute it, it may be written with operands or masks with which one loop holds two products; that is taken
-    if it is clearly less at the rooflines.
+    norms and running sums of rows that no SM holds are written out. Where kernels do not compute all of it, those of
+    the graph with choices written out may. That is tried first where a node is one that no kernel computes as it is
+    written. Last comes either graph with copies of operands of products, which have room behind rows that TMA could
+    not begin with, and with transpositions of many axes as several. Where kernels compute it, it may be written with
+    operands or masks with which one loop holds two products, and masks that lie turned may be copied for that; the
+    best of these is taken if it is clearly less at the rooflines.
     """
     graph = needed(graph)
     if others is None:
         graph = with_turned_operands(with_norms(with_turned_scales(graph), prices.machine))
         graph = with_parts_of_running_sums(graph, prices.machine)
     found = _computing(graph, prices, others)
-    looped = with_pitched_masks(with_one_loop(graph)) if others is None else graph
-    if looped is graph:
+    if others is not None:
         return found
-    again = _computing(looped, prices, others)
-    return again if again.least() < _CLEARLY * found.least() else found
+    looped = with_pitched_masks(with_one_loop(graph))
+    ways = [] if looped is graph else [_computing(looped, prices, others)]
+    if turns_masks(graph):
+        ways.append(_cutter_of(Web(needed(looped), moves=True), others, prices))
+    if not ways:
+        return found
+    best = min(ways, key=Cutter.least)
+    return best if best.least() < _CLEARLY * found.least() else found
 
 
 def _computing(graph: Graph, prices: Prices, others: Others | None) -> Cutter:

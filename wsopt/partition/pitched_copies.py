@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wsopt.frontend.kinds import feeding, is_matmul, is_pointwise
+from wsopt.frontend.kinds import VIEWS, feeding, is_matmul, is_pointwise
 from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node, TensorType, row_major_strides
@@ -71,8 +71,32 @@ def _edges(graph: Graph) -> Iterator[tuple[tuple[str, int], str]]:
         yield from (((node.name, at), name) for at, name in enumerate(node.inputs) if name in found)
 
 
+def turns_masks(graph: Graph) -> bool:
+    """Whether what is computed with scores is a tensor of which other elements lie together than keys."""
+    return any(_is_turned(graph, name) for _, _, name, _ in _operands_beside(graph))
+
+
+def _is_turned(graph: Graph, name: str) -> bool:
+    """Whether a tensor is a transpose, seen in another shape or as it is, whose last axis was another one before."""
+    node = graph.producer(name)
+    if node is None or node.op not in VIEWS:
+        return False
+    last = node.type.rank - 1
+    moved = node.op == "transpose" and node.attr("perm", tuple)[last] != last
+    return moved or _is_turned(graph, node.tensors[0])
+
+
 def _beside_scores(graph: Graph) -> Iterator[tuple[tuple[str, int], str]]:
-    """The same of what is computed with scores: of products, before other products, along the axis that streams."""
+    """The same of what is computed with scores, along the axis that streams."""
+    for reader, place, name, scores in _operands_beside(graph):
+        if _streams_unpitched(graph, name, reader, scores):
+            yield (reader.name, place), name
+
+
+def _operands_beside(graph: Graph) -> Iterator[tuple[Node, int, str, Node]]:
+    """What is computed with scores, of products and before other products: the node that reads it, the place among
+    its operands, its name, and the scores.
+    """
     operands = (name for node in graph.nodes if is_matmul(node) for name in node.tensors[:2])
     before, behind = feeding(graph.nodes, operands), set[str]()
     for node in graph.nodes:
@@ -83,8 +107,8 @@ def _beside_scores(graph: Graph) -> Iterator[tuple[tuple[str, int], str]]:
         beside = feeding(graph.nodes, set(node.tensors) - behind)
         for reader in (node, *(one for one in graph.nodes if is_pointwise(one) and one.name in beside)):
             for place, name in enumerate(reader.inputs):
-                if isinstance(name, str) and name in beside and _streams_unpitched(graph, name, reader, node):
-                    yield (reader.name, place), name
+                if isinstance(name, str) and name in beside:
+                    yield reader, place, name, node
 
 
 def _streams_unpitched(graph: Graph, tensor: str, reader: Node, scores: Node) -> bool:
