@@ -27,6 +27,7 @@ from wsopt.partition.transpositions import with_exchanges
 from wsopt.partition.turned_operands import with_turned_operands
 from wsopt.partition.turned_scales import with_turned_scales
 from wsopt.partition.web import Web
+from wsopt.partition.whole_products import with_wide_products
 from wsopt.pool.local import LOCAL
 from wsopt.pool.workers import Workers
 from wsopt.report.layout import counted
@@ -239,18 +240,18 @@ def _too_late(graph: Graph, prices: Prices) -> TimeOverError:
 def cutter_of(graph: Graph, prices: Prices, others: Others | None = None) -> Cutter:
     """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all.
 
-    Scales of products of f8 may be turned before, and operands that the tensor core does not read as they lie; layer
-    norms and running sums of rows that no SM holds are written out. Where kernels do not compute all of it, those of
-    the graph with choices written out may. That is tried first where a node is one that no kernel computes as it is
-    written. Last comes either graph with copies of operands of products, which have room behind rows that TMA could
-    not begin with, and with transpositions of many axes as several. Where kernels compute it, it may be written with
-    operands or masks with which one loop holds two products, and masks that lie turned may be copied for that; the
-    best of these is taken if it is clearly less at the rooflines.
+    Scales of products of f8 may be turned before, and operands that the tensor core does not read as they lie;
+    products of i8, and layer norms and running sums of rows that no SM holds, are written out. Where kernels do not
+    compute all of it, those of the graph with choices written out may. That is tried first where a node is one that
+    no kernel computes as it is written. Last comes either graph with copies of operands of products, which have room
+    behind rows that TMA could not begin with, and with transpositions of many axes as several. Where kernels compute
+    it, it may be written with operands or masks with which one loop holds two products, and masks that lie turned may
+    be copied for that; the best of these is taken if it is clearly less at the rooflines.
     """
     graph = needed(graph)
     if others is None:
         graph = with_turned_operands(with_norms(with_turned_scales(graph), prices.machine))
-        graph = with_parts_of_running_sums(graph, prices.machine)
+        graph = with_parts_of_running_sums(with_wide_products(graph, prices.machine), prices.machine)
     found = _computing(graph, prices, others)
     if others is not None:
         return found

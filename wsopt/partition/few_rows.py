@@ -13,6 +13,7 @@ and of those of the parts' means to the row's.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 from wsopt.frontend.kinds import input_path
@@ -51,13 +52,18 @@ def with_parts_of_rows(graph: Graph, machine: Machine) -> Graph:
         for node in graph.nodes
         if (parts := _parts(graph, node, machine)) > 1
     }
+    variances = dict[str, Callable[[Writer], None]]()
     for node in graph.nodes:
         if (mean := _mean_of_variance(graph, node)) and (parts := held_parts(graph, node, machine)) > 1:
-            wanted[mean.name] = partial(_write, graph, mean, parts)
-            wanted[node.name] = partial(_write_variance, graph, node, mean, parts)
-    written = replaced(graph, wanted)
+            variances[mean.name] = partial(_write, graph, mean, parts)
+            variances[node.name] = partial(_write_variance, graph, node, mean, parts)
+    written = replaced(graph, wanted | variances)
+    if written is graph:
+        return graph
     # Behind parts that do not make up a row is a slice, which is computed of slices of inputs.
-    return with_common_nodes(with_sliced_inputs(written)) if written is not graph else graph
+    sliced = with_sliced_inputs(written)
+    # A mean and the variance about it have the means of parts together.
+    return with_common_nodes(sliced) if variances else sliced
 
 
 def joins_few_long_rows(graph: Graph, machine: Machine) -> bool:
