@@ -252,3 +252,16 @@ def test_what_keeps_one_node_from_being_a_kernel_is_told_once(h200: Machine) -> 
         cut(graph, h200)
     assert str(caught.value).count("tensor x: no axis has its elements next to each other") == 1
     assert str(caught.value).endswith("no kernel takes y")
+
+
+def test_reductions_of_the_same_logits_are_together_whatever_else_they_read(h200: Machine) -> None:
+    """The logarithm of a label's probability, added up of a sequence: the reduction behind is another axis's."""
+    g = GraphBuilder("log_probabilities")
+    x, labels = g.input("x", (16, 128, 4096), "bf16"), g.input("labels", (16, 128, 1), "i32")
+    at_label = g.equal(g.iota(shape=(1, 1, 4096), axis=2), labels)
+    own = g.reduce_sum(g.where(at_label, g.cast(x, "f32"), 0.0), axis=2, name="own")
+    total = g.logsumexp(g.cast(x, "f32"), axis=2, name="total")
+    g.output(g.reduce_sum(g.where(g.input("mask", (16, 128), "bool"), own - total, 0.0), axis=1))
+    reading = [names for names in _parts(g.build(), h200) if names & {"own", "total"}]
+    assert reading
+    assert all(names >= {"own", "total"} for names in reading)

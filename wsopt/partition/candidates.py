@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wsopt.frontend.kinds import is_matmul, is_pointwise, reduces_rows
 from wsopt.partition.accept import Answer, Oracle
 from wsopt.partition.pieces import Piece, pieces_of
-from wsopt.partition.web import Web, members, union
+from wsopt.partition.web import Web, bits, members, union
 
 PATIENCE = 3
 """How many times a part that is refused may grow before nothing more is expected of it."""
@@ -190,20 +191,34 @@ def _siblings(web: Web) -> Iterator[int]:
 
 def _of_inputs(web: Web, of: list[int]) -> Iterator[int]:
     """Nodes that reduce one axis of the same inputs, by themselves or with what is computed for them alone: no result
-    is between them that would bring them together, and apart each reads the inputs again.
+    is between them that would bring them together, and apart each reads the inputs again. Of inputs that have all
+    elements of what is reduced, if there are any: labels and vectors may be others.
     """
     found = dict[object, int]()
     for number, node in enumerate(web.solid):
-        own = of[number]
-        if not reduces_rows(node) or union(web.reads[one] for one in members(own)) & ~own:
+        own = _with_makers(web, of[number]) if reduces_rows(node) else 0
+        if not own or union(web.reads[one] for one in members(own)) & ~own:
             continue
         last = [one for one in members(own) if not web.readers[one] & own]
         if len(last) == 1 and sum(reduces_rows(web.solid[one]) for one in members(own)) == 1:
             read = frozenset(name for one in members(own) for name in web.below(web.solid[one].tensors))
             shape, axis = web.graph.type_of(node.tensors[0]).shape, dict(node.attrs).get("axis")
-            key = read - set(web.number), shape, axis
+            given = read - set(web.number)
+            key = _of_shape(web, given, shape) or given, shape, axis
             found[key] = found.get(key, 0) | own
     yield from (own for own in found.values() if own.bit_count() > 1)
+
+
+def _with_makers(web: Web, nodes: int) -> int:
+    """These nodes, and whatever is computed for them alone."""
+    near = union(web.reads[one] for one in members(nodes)) & ~nodes
+    alone = bits(one for one in members(near) if not web.readers[one] & ~nodes and one not in web.results)
+    return _with_makers(web, nodes | alone) if alone else nodes
+
+
+def _of_shape(web: Web, names: Iterable[str], shape: tuple[int, ...]) -> frozenset[str]:
+    """Those tensors that have as many elements as this shape."""
+    return frozenset(name for name in names if web.graph.type_of(name).size == math.prod(shape))
 
 
 def _refused(web: Web, oracle: Oracle, nodes: int) -> bool:
