@@ -91,6 +91,12 @@ MOVED: dict[str, Of] = {
     "one normed element": lambda g, x, w: g.slice(
         g.rms_norm(x, g.input("r", (8,), "f32")), axis=2, start=2, stop=3
     ),
+    "of one of joined tensors": lambda g, x, w: g.slice(
+        g.concat(g.exp(x), x * 2.0, axis=2), axis=2, start=9, stop=12
+    ),
+    "of joined tensors along another axis": lambda g, x, w: g.slice(
+        g.concat(g.exp(x), x * 2.0, axis=2), axis=1, start=3
+    ),
     "dimensions seen as one": lambda g, x, w: g.slice(
         g.reshape(g.exp(x), shape=(24, 8)), axis=0, start=6, stop=18
     ),

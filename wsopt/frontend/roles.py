@@ -15,6 +15,7 @@ from wsopt.frontend import remedies
 from wsopt.frontend.apart import taken_apart
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.elementwise import assign_elementwise
+from wsopt.frontend.equal_parts import with_equal_parts
 from wsopt.frontend.joining import one_axis
 from wsopt.frontend.kinds import (
     MAX_HEAD,
@@ -276,7 +277,8 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
 
 def _axes_as_written(graph: Graph, *, held: bool) -> Axes:
     """The axes of a graph in which reductions are what they are written as."""
-    graph = with_steps_as_axes(with_sliced_inputs(with_turned_products(taken_apart(graph))))
+    graph = with_equal_parts(with_turned_products(taken_apart(graph)))
+    graph = with_steps_as_axes(with_sliced_inputs(graph))
     graph = with_joined_reductions(with_bare_operands(graph))
     kind, graph = kind_of(graph), own_gathers(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]

@@ -128,6 +128,8 @@ class _Writer:
             return self._reshaped(node, part)
         if node.op == "slice" and node.attr("axis", int) == part.axis:
             return self._sliced_again(node, part)
+        if node.op == "concat" and node.attr("axis", int) == part.axis:
+            return self._of_joined(node, part)
         wanted = _operands(self.graph, node, part)
         if wanted is None:
             return self._one_element(node, part)
@@ -167,6 +169,16 @@ class _Writer:
         own = places(dict(node.attrs), self._type(node.tensors[0]).shape[part.axis])
         found = own[part.start : part.stop : part.step]
         return self._part(node.tensors[0], _Part(part.axis, found[0], found[-1] + 1, found.step))
+
+    def _of_joined(self, node: Node, part: _Part) -> str | None:
+        """A part of joined tensors along their axis that is one of one of them; None where it is of several."""
+        begin = 0
+        for name in node.tensors:
+            end = begin + self._type(name).shape[part.axis]
+            if begin <= part.start and part.stop <= end:
+                return self._part(name, part._replace(start=part.start - begin, stop=part.stop - begin))
+            begin = end
+        return None
 
     def _reshaped(self, node: Node, part: _Part) -> str | None:
         """A part of a tensor that is seen in another shape: of the axis before that begins at the same place."""
@@ -222,8 +234,8 @@ def _operands(graph: Graph, node: Node, part: _Part) -> tuple[_Part | None, ...]
     match node.op:
         case "transpose":
             return (part._replace(axis=node.attr("perm", tuple)[axis]),)
-        case "slice":
-            return (part,)
+        case "slice" | "concat":
+            return tuple(part for _ in node.inputs)
         case "gather" if node.attr("axis", int) == 0 and axis < graph.type_of(node.tensors[1]).rank:
             return None, part  # other places, of the same table
         case "dequantize" if axis < node.type.rank - 1 and not node.attr("block"):
