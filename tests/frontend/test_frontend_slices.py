@@ -48,6 +48,11 @@ def of_experts(g: GraphBuilder, x: Symbol, w: Symbol) -> Symbol:
     return g.slice(h, axis=1, start=4, stop=8)
 
 
+def halves(g: GraphBuilder, x: Symbol, w: Symbol) -> Symbol:
+    normed = g.layer_norm(g.exp(x), g.input("r", (8,), "f32"), g.exp(g.input("b", (8,), "f32")))
+    return g.mul(g.slice(normed, axis=2, stop=4), g.slice(normed, axis=2, start=4))
+
+
 MOVED: dict[str, Of] = {
     "columns of a product": gated,
     "rows of a product": lambda g, x, w: g.slice(product(g, x, w), axis=1, start=1, stop=3),
@@ -88,6 +93,8 @@ MOVED: dict[str, Of] = {
     ),
     "the last running sum": lambda g, x, w: g.slice(g.exp(g.cumsum(x, axis=1)), axis=1, start=5),
     "one share of a softmax": lambda g, x, w: g.slice(g.softmax(x), axis=2, start=3, stop=4),
+    "normed elements": lambda g, x, w: g.slice(g.rms_norm(x, g.input("r", (8,), "f32")), axis=2, stop=2),
+    "both halves of normed elements": halves,
     "one normed element": lambda g, x, w: g.slice(
         g.rms_norm(x, g.input("r", (8,), "f32")), axis=2, start=2, stop=3
     ),
@@ -155,7 +162,6 @@ STAY: dict[str, Of] = {
     "one of whole numbers": lambda g, x, w: g.slice(
         g.cast(g.cumsum(g.cast(x > 0.0, "i32"), axis=2), "f32"), axis=2, start=7
     ),
-    "of normed elements": lambda g, x, w: g.slice(g.rms_norm(x, g.input("r", (8,), "f32")), axis=2, stop=2),
     "of steps that end behind the axis": lambda g, x, w: g.slice(g.exp(x), axis=1, step=4),
     "across dimensions": lambda g, x, w: g.slice(g.reshape(g.exp(x), shape=(24, 8)), axis=0, start=5),
     "of joined tensors": lambda g, x, w: g.slice(g.concat(g.exp(x), x, axis=2), axis=2, start=4, stop=12),

@@ -65,7 +65,7 @@ def _is_of_computed(graph: Graph, node: Node) -> bool:
 @dataclass(slots=True)
 class _Writer:
     """Writes a graph's nodes anew. `known` has the parts of tensors that are written already, `instead` what is read
-    in the place of slices.
+    in the place of slices, `statistics` what norms of whole rows have computed.
     """
 
     graph: Graph
@@ -73,6 +73,7 @@ class _Writer:
     nodes: dict[str, Node] = field(default_factory=dict)
     known: dict[tuple[str, _Part], str | None] = field(default_factory=dict)
     instead: dict[str, str] = field(default_factory=dict)
+    statistics: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def write(self, node: Node) -> None:
         """Write a node; a slice of what is computed as the computation of slices, which others read instead."""
@@ -130,6 +131,8 @@ class _Writer:
             return self._sliced_again(node, part)
         if node.op == "concat" and node.attr("axis", int) == part.axis:
             return self._of_joined(node, part)
+        if node.op in NORMS and part.axis == node.type.rank - 1 and part.length > 1:
+            return self._of_normed(node, part)
         wanted = _operands(self.graph, node, part)
         if wanted is None:
             return self._one_element(node, part)
@@ -142,6 +145,35 @@ class _Writer:
                 return None
             inputs.append(made)
         return self._node(node.name, node.op, tuple(inputs), dict(node.attrs))
+
+    def _of_normed(self, node: Node, part: _Part) -> str | None:
+        """A part of normed rows: that of the elements, normed by what the whole rows give."""
+        x, *vectors = node.tensors
+        made = self._part(x, part)
+        own = [self._part(one, part._replace(axis=0)) for one in vectors]
+        if made is None:
+            return None
+        mean, factor = self._statistics(node)
+        apart = (("sub", mean),) if mean else ()
+        for op, operand in (*apart, ("mul", factor), *zip(("mul", "add"), own, strict=False)):
+            if operand is None:
+                return None
+            made = self._node(node.name, op, (made, operand))
+        return made
+
+    def _statistics(self, node: Node) -> tuple[str, str]:
+        """The mean of rows that are normed, empty where none is subtracted, and the factor of their elements."""
+        if node.name not in self.statistics:
+            row: dict[str, AttrValue] = {"axis": node.type.rank - 1, "keepdims": True}
+            mean, apart = "", self._whole(node.tensors[0])
+            if node.op == "layer_norm":
+                mean = self._node(node.name, "reduce_mean", (apart,), row)
+                apart = self._node(node.name, "sub", (apart, mean))
+            squares = self._node(node.name, "mul", (apart, apart))
+            power = self._node(node.name, "reduce_mean", (squares,), row)
+            shifted = self._node(node.name, "add", (power, node.attr("eps", float)))
+            self.statistics[node.name] = mean, self._node(node.name, "rsqrt", (shifted,))
+        return self.statistics[node.name]
 
     def _one_element(self, node: Node, part: _Part) -> str | None:
         """One element of each row of f32 that a node computes along an axis; None where it is another part."""
