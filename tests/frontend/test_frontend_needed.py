@@ -13,6 +13,8 @@ from attention_graphs import Score, Sizes, attention
 
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops, row_range
 from wsopt.frontend.region import find_region
+from wsopt.frontend.types import Region
+from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.parse import load_graph
 from wsopt.machine.load import load_machine
 from wsopt.perf.price import lower
@@ -83,3 +85,27 @@ def test_the_roofline_is_of_what_counts(masked: str, whole: str) -> None:
 def test_products_are_what_they_were() -> None:
     region = find_region(load_graph(PROBLEMS / "gemm_ragged.json"))
     assert (needed_flops(region), needed_bytes(region)) == (region.flops, region.compulsory_bytes)
+
+
+def taps(count: int, apart: int) -> Region:
+    """What neighbours of a sequence come to, each `apart` from the next; zeros are before it."""
+    g = GraphBuilder("taps")
+    reach = (count - 1) * apart
+    padded = g.pad(g.input("x", (4, 256, 64), "bf16"), low=(0, reach, 0), high=(0, 0, 0))
+    found = [g.slice(padded, axis=1, start=i * apart, stop=i * apart + 256) for i in range(count)]
+    g.output(g.cast(sum(found[1:], found[0] * 1.0), "bf16"))
+    return find_region(g.build())
+
+
+def test_slices_that_overlap_are_read_once() -> None:
+    for region in (taps(2, 1), taps(4, 3)):
+        assert needed_bytes(region) == region.compulsory_bytes == 2 * 4 * 256 * 64 * 2
+
+
+def test_slices_that_do_not_are_read_each() -> None:
+    g = GraphBuilder("ends")
+    x = g.input("x", (4, 256, 64), "bf16")
+    first, last = g.slice(x, axis=1, stop=64), g.slice(x, axis=1, start=192)
+    g.output(g.cast(first * last, "bf16"))
+    region = find_region(g.build())
+    assert needed_bytes(region) == region.compulsory_bytes == 3 * 4 * 64 * 64 * 2

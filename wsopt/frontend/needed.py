@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from wsopt.frontend.types import Region
-from wsopt.tensors.views import K_BLOCK, Bound, Role, View
+from wsopt.tensors.views import K_BLOCK, Bound, Role, View, bytes_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,10 @@ def needed_bytes(region: Region) -> int:
     """Bytes that any kernel for the region moves: every tensor once, without parts that no counted element reads."""
     views = [*region.operands, *region.stationary_operands, *(source.view for source in region.sources)]
     # The last of a tensor's views is the one of which most is read.
-    # A tensor that is read in several ways counts once, and each of its slices.
-    read = dict(sorted(((view.tensor, str(view.cutouts)), _read(region, view)) for view in views))
-    return sum((read | {(o.name, ""): o.view.nbytes for o in region.outputs}).values())
+    # A tensor that is read in several ways counts once, and each of its slices, but where they overlap.
+    least = sorted(views, key=lambda view: _read(region, view))
+    read = {(view.tensor, view.cutouts): (view, _read(region, view)) for view in least}
+    return bytes_once(read.values()) + sum({one.name: one.view.nbytes for one in region.outputs}.values())
 
 
 def _read(region: Region, view: View) -> int:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from wsopt.graph.types import DType
 from wsopt.tensors.orders import row_tiles
 from wsopt.tensors.statements import Reduction, Statement, takes_row
-from wsopt.tensors.views import FULL, Bound, Output, Role, Source, View
+from wsopt.tensors.views import FULL, Bound, Output, Role, Source, View, bytes_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +250,8 @@ class Region:
         """Bytes that any kernel for this region moves: every tensor read or written once."""
         views = [*self._product_views, *(s.view for s in self.sources)]
         views += [self.offsets.view] if self.offsets else []
-        read = {(view.tensor, view.cutouts, view.chosen): view.fetched_bytes for view in views}
-        return sum(read.values()) + sum(output.view.nbytes for output in self.outputs)
+        read = {(view.tensor, view.cutouts, view.chosen): (view, view.fetched_bytes) for view in views}
+        return bytes_once(read.values()) + sum(output.view.nbytes for output in self.outputs)
 
 
 @functools.lru_cache(maxsize=16)

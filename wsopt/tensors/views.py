@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -249,6 +250,28 @@ class View:
     def fetched_bytes(self) -> int:
         """Bytes that come from memory where they are read: of pairs both elements."""
         return self.step * self.nbytes
+
+
+def bytes_once(read: Iterable[tuple[View, int]]) -> int:
+    """The bytes of tensors that are read once, of which views read so many each. Slices of a tensor that overlap, as
+    the taps of a convolution do, together read no more than the tensor has.
+    """
+    views = dict[str, list[tuple[View, int]]]()
+    for view, nbytes in read:
+        views.setdefault(view.tensor, []).append((view, nbytes))
+    return sum(_least(own) for own in views.values())
+
+
+def _least(read: Sequence[tuple[View, int]]) -> int:
+    """The bytes that are read of a tensor in several ways: all of these, but no more than it has, where they tell."""
+    found = 0
+    for view, nbytes in read:
+        dims = zip(view.cutouts, view.extents, strict=False)
+        ends = [cutout[1] if cutout else extent for cutout, extent in dims]
+        if view.chosen or view.single or view.offset or not all(ends):
+            return sum(nbytes for _, nbytes in read)
+        found = max(found, math.prod(ends) * view.dtype.bits // 8 if ends else nbytes)
+    return min(found, sum(nbytes for _, nbytes in read))
 
 
 @dataclass(frozen=True, slots=True)
