@@ -53,6 +53,11 @@ def halves(g: GraphBuilder, x: Symbol, w: Symbol) -> Symbol:
     return g.mul(g.slice(normed, axis=2, stop=4), g.slice(normed, axis=2, start=4))
 
 
+def beside_whole_rows(g: GraphBuilder, x: Symbol, w: Symbol) -> Symbol:
+    normed = g.rms_norm(g.exp(x), g.input("r", (8,), "f32"))
+    return g.mul(normed, g.slice(normed, axis=2, start=3, stop=4))
+
+
 MOVED: dict[str, Of] = {
     "columns of a product": gated,
     "rows of a product": lambda g, x, w: g.slice(product(g, x, w), axis=1, start=1, stop=3),
@@ -95,6 +100,7 @@ MOVED: dict[str, Of] = {
     "one share of a softmax": lambda g, x, w: g.slice(g.softmax(x), axis=2, start=3, stop=4),
     "normed elements": lambda g, x, w: g.slice(g.rms_norm(x, g.input("r", (8,), "f32")), axis=2, stop=2),
     "both halves of normed elements": halves,
+    "normed elements beside whole rows": beside_whole_rows,
     "one normed element": lambda g, x, w: g.slice(
         g.rms_norm(x, g.input("r", (8,), "f32")), axis=2, start=2, stop=3
     ),
@@ -180,3 +186,9 @@ def test_differences_to_the_last_running_sum_are_one_kernel() -> None:
     last = g.slice(sums, axis=2, start=63)
     g.output(g.exp(last - sums), g.exp(last))
     assert not find_region(g.build()).contractions
+
+
+def test_a_norm_of_whose_rows_parts_are_read_is_written_out_once() -> None:
+    moved = with_sliced_inputs(graph_for(beside_whole_rows))
+    assert [node.op for node in moved.nodes].count("rsqrt") == 1
+    assert not any(node.op == "rms_norm" for node in moved.nodes)

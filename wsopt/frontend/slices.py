@@ -9,6 +9,7 @@ such as the last running sum of a chunk, is the sum of what is left when all oth
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -49,10 +50,48 @@ def with_sliced_inputs(graph: Graph) -> Graph:
     writer = _Writer(graph, names_of(graph))
     for node in graph.nodes:
         writer.write(node)
+    if writer.normed:
+        return with_sliced_inputs(_with_norms_written(graph, writer.normed))
     if not writer.instead:
         return graph
     # A slice of a slice along another axis has moved above that, which moves next.
     return with_sliced_inputs(needed(replace(graph, nodes=tuple(writer.nodes.values()))))
+
+
+def _with_norms_written(graph: Graph, names: Collection[str]) -> Graph:
+    """The graph with some norms written out: a part of their rows is that of the elements, normed by what whole rows
+    give.
+    """
+    taken = names_of(graph)
+    nodes = (
+        one
+        for node in graph.nodes
+        for one in (_norm_written(graph, node, taken) if node.name in names else (node,))
+    )
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _norm_written(graph: Graph, node: Node, taken: set[str]) -> Iterator[Node]:
+    """The nodes that a norm is made of, the last of which has its name."""
+    nodes, vectors = dict[str, Node](), zip(("mul", "add"), node.inputs[1:], strict=False)
+
+    def write(op: str, *inputs: Operand, **given: AttrValue) -> str:
+        name = free_name(f"{node.name}_{op}", taken)
+        nodes[name] = derived(
+            name, op, inputs, lambda one: nodes[one].type if one in nodes else graph.type_of(one), given
+        )
+        return name
+
+    axis, made = node.type.rank - 1, node.tensors[0]
+    if node.op == "layer_norm":
+        made = write("sub", made, write("reduce_mean", made, axis=axis, keepdims=True))
+    power = write("reduce_mean", write("mul", made, made), axis=axis, keepdims=True)
+    made = write("mul", made, write("rsqrt", write("add", power, node.attr("eps", float))))
+    for op, vector in vectors:
+        made = write(op, made, vector)
+    last = nodes.pop(made)
+    yield from nodes.values()
+    yield replace(last, name=node.name)
 
 
 def _is_of_computed(graph: Graph, node: Node) -> bool:
@@ -65,7 +104,7 @@ def _is_of_computed(graph: Graph, node: Node) -> bool:
 @dataclass(slots=True)
 class _Writer:
     """Writes a graph's nodes anew. `known` has the parts of tensors that are written already, `instead` what is read
-    in the place of slices, `statistics` what norms of whole rows have computed.
+    in the place of slices, `normed` the norms of whose rows slices have a part.
     """
 
     graph: Graph
@@ -73,7 +112,7 @@ class _Writer:
     nodes: dict[str, Node] = field(default_factory=dict)
     known: dict[tuple[str, _Part], str | None] = field(default_factory=dict)
     instead: dict[str, str] = field(default_factory=dict)
-    statistics: dict[str, tuple[str, str]] = field(default_factory=dict)
+    normed: set[str] = field(default_factory=set)
 
     def write(self, node: Node) -> None:
         """Write a node; a slice of what is computed as the computation of slices, which others read instead."""
@@ -131,8 +170,9 @@ class _Writer:
             return self._sliced_again(node, part)
         if node.op == "concat" and node.attr("axis", int) == part.axis:
             return self._of_joined(node, part)
-        if node.op in NORMS and part.axis == node.type.rank - 1 and part.length > 1:
-            return self._of_normed(node, part)
+        if node.op in NORMS and part.axis == node.type.rank - 1:
+            self.normed.add(node.name)
+            return None
         wanted = _operands(self.graph, node, part)
         if wanted is None:
             return self._one_element(node, part)
@@ -146,39 +186,11 @@ class _Writer:
             inputs.append(made)
         return self._node(node.name, node.op, tuple(inputs), dict(node.attrs))
 
-    def _of_normed(self, node: Node, part: _Part) -> str | None:
-        """A part of normed rows: that of the elements, normed by what the whole rows give."""
-        x, *vectors = node.tensors
-        made = self._part(x, part)
-        own = [self._part(one, part._replace(axis=0)) for one in vectors]
-        if made is None:
-            return None
-        mean, factor = self._statistics(node)
-        apart = (("sub", mean),) if mean else ()
-        for op, operand in (*apart, ("mul", factor), *zip(("mul", "add"), own, strict=False)):
-            if operand is None:
-                return None
-            made = self._node(node.name, op, (made, operand))
-        return made
-
-    def _statistics(self, node: Node) -> tuple[str, str]:
-        """The mean of rows that are normed, empty where none is subtracted, and the factor of their elements."""
-        if node.name not in self.statistics:
-            row: dict[str, AttrValue] = {"axis": node.type.rank - 1, "keepdims": True}
-            mean, apart = "", self._whole(node.tensors[0])
-            if node.op == "layer_norm":
-                mean = self._node(node.name, "reduce_mean", (apart,), row)
-                apart = self._node(node.name, "sub", (apart, mean))
-            squares = self._node(node.name, "mul", (apart, apart))
-            power = self._node(node.name, "reduce_mean", (squares,), row)
-            shifted = self._node(node.name, "add", (power, node.attr("eps", float)))
-            self.statistics[node.name] = mean, self._node(node.name, "rsqrt", (shifted,))
-        return self.statistics[node.name]
-
     def _one_element(self, node: Node, part: _Part) -> str | None:
         """One element of each row of f32 that a node computes along an axis; None where it is another part."""
         axis = part.axis
-        if part.length != 1 or axis != _along(node) or node.type.dtype is not DType.F32:
+        along = node.op in _ALONG and node.attr("axis", int) == axis
+        if part.length != 1 or not along or node.type.dtype is not DType.F32:
             return None
         shape = tuple(n if dim == axis else 1 for dim, n in enumerate(node.type.shape))
         index = self._node(node.name, "iota", (), {"shape": shape, "axis": axis})
@@ -242,13 +254,6 @@ class _Writer:
         return self.nodes[name].type if name in self.nodes else self.graph.type_of(name)
 
 
-def _along(node: Node) -> int | None:
-    """The axis along which a node computes what has as many elements again; None if there is none."""
-    if node.op in NORMS:
-        return node.type.rank - 1
-    return node.attr("axis", int) if node.op in _ALONG else None
-
-
 def _operands(graph: Graph, node: Node, part: _Part) -> tuple[_Part | None, ...] | None:
     """For each operand of a node what of it makes a part of the node's result: None is all of it. No tuple at all
     where parts of operands do not make it.
@@ -258,8 +263,10 @@ def _operands(graph: Graph, node: Node, part: _Part) -> tuple[_Part | None, ...]
     if is_matmul(node):
         return _of_product(graph, node, part)
     axis = part.axis
-    if (along := _along(node)) is not None:
-        return (part, *(None for _ in node.inputs[1:])) if axis != along else None
+    if node.op in NORMS:
+        return (part, *(None for _ in node.inputs[1:])) if axis < node.type.rank - 1 else None
+    if node.op in _ALONG:
+        return (part,) if axis != node.attr("axis", int) else None
     if node.op in _TO_ONE:
         goes = node.attr("axis", int) <= axis and not node.attr("keepdims", bool)
         return (part._replace(axis=axis + goes),)
