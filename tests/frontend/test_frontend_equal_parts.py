@@ -91,6 +91,7 @@ def along_the_rows(g: GraphBuilder, x: Symbol) -> Symbol:
 STAY: dict[str, Joined] = {
     "of one length": lambda g, x: g.concat(*reversed(parts(g, x, 64, 128)), axis=2),
     "of too many": lambda g, x: g.concat(*reversed(parts(g, x, 125, 128)), axis=2),
+    "of short ones": lambda g, x: g.concat(*reversed(parts(g, x, 24, 64)), axis=2),
     "of rows": along_the_rows,
     "beside a reduction": lambda g, x: (
         g.concat(*parts(g, x, 32, 128), axis=2) * g.reduce_sum(x, axis=2, keepdims=True)

@@ -121,7 +121,7 @@ def graph(name: str) -> Graph:
     return graph_of(GRAPHS[name])
 
 
-ALONE = frozenset({"slice_of_counted", "one_row", "every_second"})
+ALONE = frozenset({"slice_of_counted", "one_row", "every_second", "computed"})
 """Graphs that the front end writes out by itself."""
 
 

@@ -16,8 +16,10 @@ from wsopt.frontend.kinds import is_matmul, is_pointwise, reduces_rows
 from wsopt.frontend.names import free_name, names_of
 from wsopt.graph.types import Graph, Node, TensorType
 
-_MOST = 8
-"""Parts that `concat` joins at most."""
+_MOST, _LEAST = 8, 16
+"""Parts that `concat` joins at most, and elements of one at least: of shorter ones rows are stored in pieces of less
+than a sector of L2, and a cut writes them as choices between parts as long as the whole.
+"""
 
 
 def with_equal_parts(graph: Graph) -> Graph:
@@ -45,7 +47,7 @@ def _each(graph: Graph, node: Node) -> int:
     back = axis - node.type.rank
     each = math.gcd(*_lengths(graph, node, back))
     same = all(length == each for length in own)
-    return 0 if same or sum(own) > _MOST * each else each
+    return 0 if same or each < _LEAST or sum(own) > _MOST * each else each
 
 
 def _lengths(graph: Graph, joined: Node, back: int) -> Iterator[int]:
