@@ -95,6 +95,18 @@ def test_batches_of_rows_need_no_view() -> None:
     assert [str(one.type) for one in piece.graph.inputs][1] == "bf16[2, 32, 128]"
 
 
+def test_a_piece_reads_no_more_tensors_than_an_operator_has_arguments() -> None:
+    """So it is with the gradient of weights that a loop in Python has used for many steps."""
+
+    def model(xs: list[Tensor], ws: list[Tensor]) -> Tensor:
+        return sum((x @ w for x, w in zip(xs[1:], ws[1:], strict=True)), xs[0] @ ws[0])
+
+    xs, ws = ([torch.randn(shape, dtype=B) / 8 for _ in range(36)] for shape in ((16, 32), (32, 24)))
+    with watching() as seen, torch.no_grad():
+        same(compiled(model)(xs, ws), model(xs, ws))
+    assert sorted(len(piece.inputs) for one in seen for piece in one.taken) == [9, 64]
+
+
 # --- writes and aliases ---------------------------------------------------------------------------------
 
 

@@ -25,6 +25,8 @@ from wsopt.torch.traffic import copied_bytes
 from wsopt.torch.values import Untaken
 from wsopt.torch.wiring import Wiring
 
+_ARGUMENTS = 64
+"""The most that an operator of torch has, one an input; it has results beside them."""
 _OPERANDS = 3
 """Tensors that an operation of attention is given if it has no mask: queries, keys, values."""
 
@@ -37,7 +39,8 @@ def piece_of(
     those whose dimensions lie in another order, else they are read where they lie before. It may pack constants if it
     `packs`.
 
-    Raises Untaken where it would hand on a tensor that FX does not have, or of a type that it has otherwise.
+    Raises Untaken where it would hand on a tensor that FX does not have, or of a type that it has otherwise, or read
+    more tensors than an operator is given.
     """
     lowered = wiring.lowered
     nodes = wiring.with_indices(wanted)
@@ -54,6 +57,10 @@ def piece_of(
     dense = frozenset(lowered.copied) if copies else frozenset[str]()
     kept = without_roundings(read_by(nodes, names), names)
     piece = renamed(wiring, kept, outputs, covered, dense, turns=not copies)
+    if len(piece.inputs) > _ARGUMENTS:
+        raise Untaken(
+            f"it reads {len(piece.inputs)} tensors; an operator of torch has {_ARGUMENTS} arguments at most"
+        )
     calls = () if copies else (wiring.calls[name] for name in covered)
     copied = copied_bytes(lowered, calls)
     piece = replace(piece, packs=packs, attention=_attention(wiring, nodes), copied_bytes=copied)
