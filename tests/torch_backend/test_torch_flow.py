@@ -143,6 +143,30 @@ def drawn(random: Random) -> tuple[Flow, list[str], str]:
 def test_nothing_is_missed_where_no_product_feeds_a_part_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not tried, because no product or reduction could be won, would have been given up."""
     cuts = [cut(*drawn(Random(seed))) for seed in range(400)]
-    monkeypatch.setattr(Greedy, "_fed_alone", lambda self, nodes, barred: self._work)
+    monkeypatch.setattr(Greedy, "_may_add_work", lambda self, nodes, barred: True)
     assert [cut(*drawn(Random(seed))) for seed in range(400)] == cuts
     assert sum(len(piece.split()) > 1 for pieces, _ in cuts for piece in pieces) > 100
+
+
+@pytest.mark.parametrize("products", ["all", "every third"])
+def test_a_long_chain_is_asked_about_in_parts(products: str) -> None:
+    """As many parts of each length are asked about as there are groups, and none from a group back to the first."""
+
+    def asked(length: int) -> set[frozenset[str]]:
+        names = [f"n{number}" for number in range(length)]
+        found = flow(
+            "; ".join(["x =", *(f"{a} = {b}" for a, b in zip(names, ["x", *names], strict=False))]), "x"
+        )
+        seen = set[frozenset[str]]()
+
+        def answer(groups: frozenset[str]) -> Answer:
+            seen.add(groups)
+            return Answer(lambda: "none", 1, (("", 1),))
+
+        work = names if products == "all" else names[::3]
+        assert not list(Greedy(found, answer, nodes(work, set(names) - set(work))).pieces())
+        return seen
+
+    short, long = asked(100), asked(200)
+    assert len(long) <= 2.2 * len(short)
+    assert max(map(len, long)) == max(map(len, short)) < 100

@@ -35,11 +35,12 @@ class Scope:
     from iteration to iteration, over rows as one value a column where each thread has its `columns_together`; those
     `apart` are kept by each thread for its own columns, and so are all of tiles of rows in a layout of `threads`.
     Tiles that are `by_parts` of rows reach beyond the row's ends where the condition `ends` holds, none where it is
-    empty. Products leave `results` and are `fed` values from registers, each cut for so many sets of sums; those, and what else is `wanted`, are read outside, some one by one (`by_address`).
-    Branches that few parts take have their columns `numbered` by all parts, or number them themselves. Tensors that
-    are `asked` for elements by their addresses, with the types that they have in memory, may have any number for what
-    is beyond their rows. Roundings `in_pairs` take two neighbours at a time. `unmasked` has for each value its
-    alternative where no mask is at work. What the text calls of the kernel's own functions is noted in `called`.
+    empty. Products leave `results` and are `fed` values from registers, each cut for so many sets of sums; those, and
+    what else is `wanted`, are read outside, some one by one (`by_address`). Branches that few parts take have their
+    columns `numbered` by all parts, or number them themselves. Tensors that are `asked` for elements by their
+    addresses, with the types that they have in memory, may have any number for what is beyond their rows. Roundings
+    `in_pairs` take two neighbours at a time. `unmasked` has for each value its alternative where no mask is at work.
+    What the text calls of the kernel's own functions is noted in `called`.
     """
 
     items: tuple[Item, ...]

@@ -224,25 +224,34 @@ class Greedy:
 
     def _with_sources(self, nodes: int, barred: int) -> int:
         """The nodes with groups that feed them alone, as few as it takes to have one more product or reduction in one
-        kernel; the nodes themselves where that is not to be had.
+        kernel; the nodes themselves where that is not to be had, or not in a few steps: what a long chain computes
+        is all fed alone.
         """
-        if not self._fed_alone(nodes, barred) & self._work:
+        if not self._may_add_work(nodes, barred):
             return nodes
-        found, again = nodes, True
-        while again:
-            again = False
-            for number in self.flow.sources(found):
-                if not self._open(number, barred) or not self._feeds_only(number, found):
-                    continue
-                grown = self.flow.closed(found | 1 << number, barred)
-                if grown is not None and not self._reads_no_more(grown, found):
-                    grown = self._with_work(grown, barred)
-                if grown is not None:
-                    found, again = grown, True
-                    break
+        found = nodes
+        for _ in range(PATIENCE):
+            grown = self._one_back(found, barred)
+            if grown is None:
+                break
+            found = grown
             if found & ~nodes & self._work and self._takes(found):
                 return found
         return nodes
+
+    def _one_back(self, nodes: int, barred: int) -> int | None:
+        """The nodes with a group that feeds them alone and all between, and with a product or reduction behind it
+        where more bytes are read otherwise; None if there is no such group.
+        """
+        for number in self.flow.sources(nodes):
+            if not self._open(number, barred) or not self._feeds_only(number, nodes):
+                continue
+            grown = self.flow.closed(nodes | 1 << number, barred)
+            if grown is not None and not self._reads_no_more(grown, nodes):
+                grown = self._with_work(grown, barred)
+            if grown is not None:
+                return grown
+        return None
 
     def _with_work(self, nodes: int, barred: int) -> int | None:
         """The nodes with a product or reduction that feeds them alone; None if there is none. One that reads a
@@ -253,19 +262,21 @@ class Greedy:
                 return self.flow.closed(nodes | 1 << number, barred)
         return None
 
-    def _fed_alone(self, nodes: int, barred: int) -> int:
-        """All that `_with_sources` could add to nodes if bytes did not count, or more: nothing is missed."""
+    def _may_add_work(self, nodes: int, barred: int) -> bool:
+        """Whether `_with_sources` could add a product or reduction to nodes if neither bytes nor steps counted, or
+        not even then: it finds none where this says so.
+        """
         needed = union(self.flow.needs[number] for number in members(nodes))
         if not needed & self._work & ~(barred | nodes):
-            return 0
+            return False
         found, before = nodes, 0
-        while found != before:
+        while found != before and not found & ~nodes & self._work:
             before = found
             for number in self.flow.sources(found):
                 if self._open(number, barred) and self._feeds_only(number, found):
                     found |= 1 << number
             found |= self.flow.between(found)
-        return found & ~nodes
+        return bool(found & ~nodes & self._work)
 
     def _with_views(self, nodes: int) -> int:
         """The nodes with the groups that feed them alone and do no arithmetic, but for casts of more bytes."""
