@@ -62,6 +62,7 @@ docs: $(VENV)/ready  ## write the pages of docs/ that are made from the committe
 	$(VENV)/bin/python -m wsopt.bench.docs docs/survey/*.json -o docs/survey.md
 	$(VENV)/bin/python -m wsopt.bench.docs docs/survey/second/*.json -o docs/survey_second.md
 	$(VENV)/bin/python -m wsopt.bench.docs docs/survey/third/*.json -o docs/survey_third.md
+	$(VENV)/bin/python -m wsopt.bench.docs docs/survey/fourth/*.json -o docs/survey_fourth.md
 	$(VENV)/bin/python -m wsopt.bench.host_cost_docs docs/host_cost/*.json -o docs/host_cost.md
 	$(VENV)/bin/python -m wsopt.validate.docs docs/model/*.json -o docs/model.md
 	$(VENV)/bin/python -m wsopt.space.docs docs/space/h200.json -o docs/space.md

@@ -31,6 +31,8 @@ CUTS: dict[str, tuple[Body, Structure]] = {
     "eight warps": (graphs.norm_backward, structure(4, 512, 1, 8)),
     "centred": (graphs.centred_backward, structure(2, 1024)),
     "columns": (graphs.gated_bias, structure(4, 512)),
+    "saved": (graphs.saved_backward, structure(4, 512, 1, 8)),
+    "few columns": (functools.partial(graphs.gated_bias, columns=64), structure(32, 64)),
     "columns of two": (graphs.gated_bias, structure(2, 256, 2)),
     "extremes": (graphs.extremes, structure(2, 512)),
 }

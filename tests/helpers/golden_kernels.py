@@ -9,6 +9,7 @@ from functools import partial
 
 import element_graphs
 import emit_builds as builds
+import over_rows_graphs
 import row_graphs
 from emit_builds import Body, Emitted, build, graph_of, structure
 
@@ -39,6 +40,10 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "pairs": (
         element_graphs.in_pairs,
         replace(structure(columns=128, depth=1, rows=4, persistent=False), group=1, occupancy=8),
+    ),
+    "saved_rows": (
+        partial(over_rows_graphs.saved_backward, columns=1024),
+        structure(columns=1024, depth=1, consumers=2, rows=2),
     ),
     "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, subtiles=2)),
     "row_values": (row_graphs.weights_and_logsumexp, structure(columns=512, depth=1, consumers=2, rows=4)),

@@ -30,6 +30,18 @@ def centred_backward(g: GraphBuilder, rows: int = 69, columns: int = 1000) -> tu
     return dx, g.cast(sums[0], dtype="f16", name="dweight"), g.cast(sums[1], dtype="f16", name="dbias")
 
 
+def saved_backward(g: GraphBuilder, rows: int = 69, columns: int = 512) -> tuple[Symbol, ...]:
+    """dx and a weight's gradient of a layer norm whose forward pass has left the mean and the scale of each row."""
+    x, dy = g.input("x", (rows, columns), "bf16"), g.input("dy", (rows, columns), "bf16")
+    weight = g.input("weight", (columns,), "f32", constant=True)
+    mean, r = (g.input(name, (rows, 1), "f32") for name in ("mean", "r"))
+    xhat, scaled = (x - mean) * r, dy * weight
+    slope = g.reduce_mean(scaled * xhat, axis=-1, keepdims=True)
+    shift = g.reduce_mean(scaled, axis=-1, keepdims=True)
+    dx = g.cast((scaled - shift - xhat * slope) * r, dtype="bf16", name="dx")
+    return dx, g.reduce_sum(dy * xhat, axis=0, name="dweight")
+
+
 def gated_bias(g: GraphBuilder, rows: int = 69, columns: int = 1200) -> tuple[Symbol, ...]:
     """An elementwise gradient, and its sum over the rows scaled by column: tiles have some of the columns."""
     x, dy = g.input("x", (rows, columns), "bf16"), g.input("dy", (rows, columns), "bf16")

@@ -63,18 +63,38 @@ def holding(program: TileProgram, parts: dict[Unit, int], *issue: int) -> TilePr
 
 
 def test_units_and_a_thread_add_up_as_a_norm(card: Machine) -> None:
-    one = cut(card)
-    assert contended_interval(holding(one, {Unit.TENSOR: 300}, 400), card) == 500
-    assert contended_interval(holding(one, {Unit.TENSOR: 400}, 300), card) == 500
+    two = cut(card, 2)
+    assert contended_interval(holding(two, {Unit.TENSOR: 300}, 400), card) == 500
+    assert contended_interval(holding(two, {Unit.TENSOR: 400}, 300), card) == 500
     # 200^2 + 400^2 + 500^2 + 600^2 = 900^2.
     assert (
-        contended_interval(holding(one, {Unit.TENSOR: 200, Unit.ALU: 400, Unit.MUFU: 500}, 600), card) == 900
+        contended_interval(holding(two, {Unit.TENSOR: 200, Unit.ALU: 400, Unit.MUFU: 500}, 600), card) == 900
     )
     # A sum with the knee 1, the largest with one that is sharp; parts of a cycle count whole.
-    pair = holding(one, {Unit.TENSOR: 300}, 400)
+    pair = holding(two, {Unit.TENSOR: 300}, 400)
     assert contended_interval(pair, replace(card, consumer_knee=1.0)) == 700
     assert contended_interval(pair, replace(card, consumer_knee=100.0)) == 401
-    assert contended_interval(holding(one, {Unit.TENSOR: 100}, 100), card) == 142
+    assert contended_interval(holding(two, {Unit.TENSOR: 100}, 100), card) == 142
+
+
+def test_an_only_thread_contends_with_nobody(card: Machine) -> None:
+    one = cut(card)
+    assert contended_interval(holding(one, {Unit.TENSOR: 300}, 400), card) == 400
+    assert contended_interval(holding(one, {Unit.TENSOR: 500, Unit.MUFU: 400}, 300), card) == 500
+
+
+def test_consumers_of_several_blocks_of_rows_contend_more(card: Machine) -> None:
+    # 64 rows of four warps are those of one instruction, 128 of them are two; 128 of eight warps are one again.
+    for rows, more in ((64, 1.0), (128, 1.12), (192, 1.24)):
+        held = holding(cut(card, 2, rows), {Unit.TENSOR: 300}, 400)
+        assert contended_interval(held, card) == math.ceil(500 * more)
+    wide = lower(
+        find_region(attention(sizes=Sizes(queries=512, keys=512, inner=64, column=64))),
+        replace(CUT, consumers=2, rows=128, consumer_warps=8),
+        card,
+    )
+    assert contended_interval(holding(wide, {Unit.TENSOR: 300}, 400), card) == 500
+    assert contended_interval(holding(cut(card, 1, 128), {Unit.TENSOR: 300}, 400), card) == 400
 
 
 def test_what_is_alone_is_not_slowed(card: Machine) -> None:
@@ -89,17 +109,19 @@ def test_of_the_threads_the_longest_counts(card: Machine) -> None:
 
 
 def test_the_ring_that_is_waited_for_the_longest_counts(card: Machine) -> None:
-    program = cut(card)
+    program = cut(card, 2)
     keys, values = program.rings
     # Products have their latencies still; a slot of values lives longer, for its product comes later.
     lives = {plan.name: slot_lifetime(program, card, plan) for plan in (keys, values)}
     found = {
-        slots: contended_interval(program, card, slots) for slots in itertools.product((0, 1, 4), repeat=2)
+        slots: contended_interval(program, card, slots) for slots in itertools.product((0, 2, 8), repeat=2)
     }
     alone = contended_interval(program, card)
     assert found[0, 0] == alone
+    held = dict(held_cycles(program))
+    held[Unit.TENSOR] += sum(op.latency - op.busy for op in program.loop if op.kind is OpKind.MMA)
     squares = (
-        sum(c * c for c in (*held_cycles(program).values(), *issue_cycles(program).values()))
+        sum(c * c for c in (*held.values(), max(issue_cycles(program).values())))
         + scheduler_cycles(program, card) ** 2
     )
     for (first, second), interval in found.items():
@@ -107,7 +129,7 @@ def test_the_ring_that_is_waited_for_the_longest_counts(card: Machine) -> None:
             math.ceil(lives[plan.name] / depth) for plan, depth in ((keys, first), (values, second)) if depth
         ]
         assert interval == math.ceil(math.sqrt(squares + max(waits, default=0) ** 2))
-    assert found[1, 4] > found[4, 4] > alone
+    assert found[2, 8] > found[8, 8] > alone
 
 
 def test_an_only_slot_lives_for_the_products_of_all_consumers(card: Machine) -> None:
@@ -142,7 +164,10 @@ def test_more_consumers_hold_units_longer_and_threads_as_long(card: Machine) -> 
         held[Unit.TENSOR] += ends if consumers > 1 else 0
         squares = sum(c * c for c in held.values()) + issue * issue + scheduler_cycles(program, card) ** 2
         found = contended_interval(program, card)
-        assert (found - 1) ** 2 < squares <= found**2
+        if consumers == 1:
+            assert found == max(*held.values(), issue, math.ceil(scheduler_cycles(program, card)))
+        else:
+            assert (found - 1) ** 2 < squares <= found**2
 
 
 def test_schedulers_are_taken_by_arithmetic_and_by_products_that_read_registers(card: Machine) -> None:

@@ -29,12 +29,17 @@ def test_what_is_carried_is_in_registers_through_the_loop() -> None:
     assert (
         one.accumulator_registers == 32 + 2
     )  # an element of the tile a thread, and two reductions of its row
-    assert two.accumulator_registers == 2 * 32 + 4
+    assert (
+        two.accumulator_registers == 2 * 16 + 2 * 4
+    )  # a thread has both rows of its columns, carried as one
+    apart = lowered(8, 64, body=graphs.gated_bias)  # too few columns: rows lie in warps of their own
+    assert apart.accumulator_registers == 8 * 64 // 128
 
 
 def test_warps_that_hold_other_rows_exchange_theirs() -> None:
     assert lowered(1, 4096).over_rows_bytes == 0
-    assert lowered(4, 4096, warps=8).over_rows_bytes == 4 * 4096 * 4
+    assert lowered(4, 4096, warps=8).over_rows_bytes == 0  # warps lie along the columns
+    assert lowered(16, 64, warps=4, body=graphs.gated_bias).over_rows_bytes == 4 * 64 * 4
 
 
 def test_a_block_ends_later_the_more_it_leaves() -> None:

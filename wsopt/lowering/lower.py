@@ -210,11 +210,19 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
     else:
         reduced = (*region.running, *region.statements)
         reductions = sum(map(reduces_row, reduced)) if not tiles else 0
-        rows = reductions * max(1, s.rows // s.consumer_warps)
+        rows = reductions * _rows_of_a_thread(region, s, machine)
         rows += s.in_registers * part_registers(region, s, machine)
         rows += _carried_registers(region, s, machine)
     # Where others rescale sums a consumer has none in its loop.
     return (0 if s.corrections else tiles * s.rows * columns // threads) + rows
+
+
+def _rows_of_a_thread(region: Region, s: Structure, machine: Machine) -> int:
+    """Rows of a tile of rows of which each thread has elements: all of them where columns lie together."""
+    cut = s.rows, s.columns, s.consumer_warps, machine
+    if carries_over_rows(region.statements):
+        return s.rows // tile_layout(region.row_tiles, *cut, together=True).rows
+    return max(1, s.rows // s.consumer_warps)
 
 
 def _carried_registers(region: Region, s: Structure, machine: Machine) -> int:
@@ -224,9 +232,7 @@ def _carried_registers(region: Region, s: Structure, machine: Machine) -> int:
     carried = sum(isinstance(item, Reduction) and item.over_rows for item in region.statements)
     if not carried:
         return 0
-    cut = s.rows, s.columns, s.consumer_warps, machine
-    apart = tile_layout(region.row_tiles, *cut, together=True).rows
-    rows = 1 if apart == 1 else s.rows
+    rows = 1 if _rows_of_a_thread(region, s, machine) == s.rows else s.rows
     return carried * rows * s.columns // (s.consumer_warps * machine.threads_per_warp)
 
 

@@ -30,8 +30,8 @@ blocks (`effective_ii.py`): with it products of 16 rows by weights of 4 and 8 bi
 _ROWS_LOSS = 0.12
 """Share by which an iteration takes longer for each further block of an instruction's rows that a consumer of a loop
 that computes values has, where several contend: 256 x 64 x 64 by two of them took 2,197 cycles where 128 x 64 x 128,
-as much arithmetic, took 1,977; 384 x 64 x 32 by three, and kernels of short sequences, with biases and without, alike
-(`docs/calibration/h200_attention_cycles.json`, `docs/survey/third/h200_attention_3.json`).
+as much arithmetic, took 1,977; 384 x 64 x 32 by three, and kernels of short loops, were 8 to 15 % too fast without it
+(`docs/calibration/h200_rows_of_consumers.json`).
 """
 
 _VALUES_KNEE = 2.2

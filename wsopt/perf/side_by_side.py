@@ -53,7 +53,9 @@ elements a thread took 8 % longer than the bytes, 6 warps 3 % (as `_BLOCK_INSTRU
 """
 
 _BLOCKS_KNEE = 10.0
-"""Exponent of the norm by which units that blocks side by side hold add up, fitted (as `_DISPATCH_CYCLES`)."""
+"""Exponent of the norm by which units that blocks side by side hold add up: with it the choices among the kernels of
+`docs/calibration/h200_blocks_elements.json` are within 1 % of the fastest, but for two graphs.
+"""
 
 _FEW_BLOCKS = 0.1
 """Share by which a tile takes longer on an SM of one block, and of several a part of it: fewer of them read, compute
