@@ -37,9 +37,11 @@ def test_measures_the_kernel(compiled: CompiledKernel) -> None:
 
 
 def test_pointers_are_multiples_of_16_bytes() -> None:
-    """A warp loads a row's 768 weights of f32 four a thread, as launches with tensors do, and one scale."""
+    """A warp loads a row's 768 weights of f32 four a thread, as launches with tensors do, and a scale, which it also
+    loads before its first tile.
+    """
     found = dict(compile_kernel(emitted(residual_norm, 4, 1024, 2).source).sass)
-    assert found["LDG"] == 2 * (768 // (32 * 4) + 1)
+    assert found["LDG"] == 2 * (768 // (32 * 4) + 2)
 
 
 def test_verdict(compiled: CompiledKernel) -> None:

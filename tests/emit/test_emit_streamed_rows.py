@@ -127,10 +127,7 @@ EQUIVALENT = {
         "double-wait": (2, TWICE),
         "swap-argument": (2, MIRROR),
     },
-    "residual_norm": {
-        "double-wait": (2, TWICE),
-        "drop-gdc_wait": (1, "The weights are constants, which no kernel before makes."),
-    },
+    "residual_norm": {"double-wait": (2, TWICE)},
     "weights_and_logsumexp": {"double-wait": (2, TWICE), "swap-argument": (2, MIRROR)},
     "sums": {"double-wait": (2, TWICE), "swap-argument": (1, MIRROR)},
 }

@@ -246,7 +246,7 @@ def test_the_search_drops_by_the_consumers_bound_what_units_let_pass(
     h200 = replace(h200, consumer_knee=SHARP)
     shape = attention(128)
     some = [
-        replace(in_k_blocks(2, depth, subtiles), rows=rows, columns=128)
+        replace(in_k_blocks(1, depth, subtiles), rows=rows, columns=128)
         for rows, depth, subtiles in ((64, 64, 1), (64, 128, 1), (128, 64, 1), (128, 64, 2))
     ]
     programs = [lower(shape, s, h200) for s in some]

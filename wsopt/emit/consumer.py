@@ -170,8 +170,9 @@ class Consumer:
             by_part = plan.columns or plan.program.long_rows
             each_tile = by_part or plan.s.flat
             columns = [] if each_tile else [f"columns = {flat.tile_columns(plan)}"]
-            there = [*held.loaded(plan)]
-            return [*columns, *there, *next_rows.loaded(plan, waited=bool(there)), *over_rows.starts(plan)]
+            there, of_tiles = [*held.loaded(plan)], self.operations.of_tiles
+            ahead = next_rows.loaded(plan, of_tiles, waited=bool(there))
+            return [*columns, *there, *ahead, *over_rows.starts(plan)]
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
         return [line for value in values for line in self._cleared(self.operations.registers(value))]
 

@@ -5,7 +5,7 @@ They come from device memory, and arrive while the consumer computes with the ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from wsopt.emit.grid import divides
 from wsopt.emit.plan import KernelPlan
@@ -17,13 +17,13 @@ _ROWS = "next_rows"
 _AHEAD = "Values of rows are loaded a tile ahead."
 
 
-def loaded_ahead(plan: KernelPlan) -> tuple[str, ...]:
-    """The tensors of values a row that are loaded a tile ahead, by name."""
+def loaded_ahead(plan: KernelPlan, names: Iterable[str]) -> tuple[str, ...]:
+    """Of the tensors of these names, which threads load in each tile, the values of rows that come a tile ahead."""
     program = plan.program
     if program.long_rows or not (plan.loops_over_tiles and knows_next_rows(plan.s, divided=divides(plan))):
         return ()
-    rows = {name for name, one in plan.vectors.items() if one.of.spans == {Role.ROW}}
-    return tuple(name for name in sorted(rows) if plan.vectors[name].of.view.chosen is None)
+    vectors = {name: plan.vectors[name].of for name in names}
+    return tuple(name for name, one in vectors.items() if one.spans == {Role.ROW} and one.view.chosen is None)
 
 
 def _name(plan: KernelPlan, name: str) -> str:
@@ -35,11 +35,11 @@ def _load(plan: KernelPlan, name: str) -> str:
     return f"{_name(plan, name)} = {load(plan, name, rows=_ROWS)}"
 
 
-def loaded(plan: KernelPlan, *, waited: bool) -> Iterator[str]:
+def loaded(plan: KernelPlan, of_tiles: Iterable[str], *, waited: bool) -> Iterator[str]:
     """The lines before the first tile that load its rows' values, behind the end of the kernel before if that was not
-    `waited` for.
+    `waited` for; `of_tiles` are the names of what threads load in each tile.
     """
-    names = loaded_ahead(plan)
+    names = loaded_ahead(plan, of_tiles)
     if not names:
         return
     own = "" if plan.s.at_once == 1 else " + index * CONSUMER_ROWS"
@@ -50,7 +50,7 @@ def loaded(plan: KernelPlan, *, waited: bool) -> Iterator[str]:
     yield from (_load(plan, name) for name in names)
 
 
-def taken(plan: KernelPlan, values: dict[str, str]) -> Iterator[str]:
+def taken(plan: KernelPlan, values: Mapping[str, str]) -> Iterator[str]:
     """The lines that take a tile's values, by the name of each tensor, and ask for those of the next tile."""
     for name, value in values.items():
         yield f"{value} = {_name(plan, name)}"

@@ -204,9 +204,9 @@ class Operations:
         plan, sources = self.plan, self.writer.sources
         pairs = set[View]()  # those that are in registers
         names = tuple(self._vectors if chosen is None else chosen)
-        ahead_of = [name for name in next_rows.loaded_ahead(plan) if name in names]
-        yield from next_rows.taken(plan, {name: sources[name].name for name in ahead_of})
-        for name in (one for one in names if one not in ahead_of):
+        before = next_rows.loaded_ahead(plan, names)
+        yield from next_rows.taken(plan, {name: sources[name].name for name in before})
+        for name in (one for one in names if one not in before):
             yield from vectors.chosen_places(plan, name)
             if name in plan.program.held_vectors:
                 yield from held.taken(plan, name, sources[name].name)

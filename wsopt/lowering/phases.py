@@ -296,7 +296,7 @@ def row_phase(
     return Arithmetic(
         _tile_mix(items, every)
         + _row_mix(items) * (own * threads / (s.rows * s.columns))
-        + _column_mix(items, (*vectors, *read_by(items, held))) * (1 / own),
+        + _column_mix(items, (*vectors, *read_by(items, held))) * (1 / max(1, own)),
         s.rows * s.columns,
         sum(isinstance(item, Statement) for item in items),
         sum(isinstance(item, Statement) and item.primitive in _SPECIAL for item in items),

@@ -159,7 +159,7 @@ class Rows(Maker):
         )
 
     def _trips(self) -> int:
-        """Trips to device memory that a tile waits for beside its copies: one for values of its rows, unless they are
+        """Trips to L2 that a tile waits for beside its copies and vectors: one for values of its rows, if those are not
         loaded ahead. Blocks side by side load them with the tile.
         """
         s, region = self.s, self.region

@@ -274,11 +274,11 @@ def _arithmetic(work: Arithmetic, machine: Machine) -> Cost:
 
 
 def waited_for(work: Arithmetic, machine: Machine) -> float:
-    """Cycles in which a phase waits for what its threads load: vectors along the columns from L2, and values of rows
-    from device memory.
+    """Cycles in which a phase waits for what its threads load, vectors along the columns and values of rows, from L2:
+    lines of those have values of other blocks' rows as well (`docs/calibration/h200_columns_together.json`).
     """
     columns = work.columns // _COLUMNS_AT_ONCE * machine.latency.tma_load_l2
-    return columns + work.trips * machine.latency.tma_load_dram
+    return columns + work.trips * machine.latency.tma_load_l2
 
 
 def _pipes(work: Arithmetic, machine: Machine) -> dict[Unit, float]:

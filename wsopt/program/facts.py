@@ -180,8 +180,8 @@ class Arithmetic:
 
     `mix` is of each of `elements`; the chain has `statements`, of them `special` functions. `waits` for tiles of a
     ring are told; `tiles` are the bits of those that are read as accumulators lie, `vectors` elements of 16 bits that
-    threads load besides. `columns` are vectors along the columns that come from L2 then, and so many `trips` to
-    device memory are waited for. Where each scheduler has a `lone` warp of a consumer, none of its others computes
+    threads load besides. `columns` are vectors along the columns that come from L2 then, and so many more `trips`
+    there are waited for. Where each scheduler has a `lone` warp of a consumer, none of its others computes
     meanwhile.
     """
 
