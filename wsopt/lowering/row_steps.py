@@ -159,8 +159,8 @@ class Rows(Maker):
         )
 
     def _trips(self) -> int:
-        """Trips to L2 that a tile waits for beside its copies and vectors: one for values of its rows, unless they come
-        ahead. Blocks side by side load them with the tile.
+        """Trips to L2 that a tile waits for beside its copies and vectors: one for values of its rows, unless those
+        come ahead. Blocks side by side load them with the tile.
         """
         s, region = self.s, self.region
         values = any(source.spans == {Role.ROW} for source in region.sources)
