@@ -1,6 +1,6 @@
 """Values of rows that a consumer loads by address a tile ahead, such as the mean of each row.
 
-They come from device memory, and arrive while the consumer computes with the tile before: none is waited for.
+They come from L2 at best, and arrive while the consumer computes with the tile before: none is waited for.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ where the ring has the room of L1. A consumer that has registers for them loads 
 from __future__ import annotations
 
 from wsopt.frontend.types import Region
+from wsopt.lowering.rows_layout import rows_layout
 from wsopt.machine.types import Machine
-from wsopt.program.row_layout import reduces_outer, tile_layout
+from wsopt.program.row_layout import reduces_outer
 from wsopt.program.types import Structure
 from wsopt.tensors.orders import lie_both_ways
-from wsopt.tensors.statements import carries_over_rows
 from wsopt.tensors.views import Role, Source
 
 _HELPERS = 4
@@ -33,8 +33,7 @@ def held_vectors(region: Region, s: Structure, machine: Machine) -> frozenset[st
         or not all(one.view.roles == (Role.COLUMN,) for one in found)
     ):
         return frozenset()
-    cut = s.rows, s.columns, s.consumer_warps, machine
-    layout = tile_layout(region.row_tiles, *cut, together=carries_over_rows(region.statements))
+    layout = rows_layout(region, s, machine)
     columns = s.columns // (layout.lanes[1] * layout.warps[1])
     elements = s.rows * s.columns // (s.consumer_warps * machine.threads_per_warp)
     taken = elements * (1 + len(region.tile_sources)) + sum(_registers(one, columns) for one in found)

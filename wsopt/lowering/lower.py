@@ -18,6 +18,7 @@ from wsopt.lowering.held_vectors import held_vectors
 from wsopt.lowering.loop import loop_of
 from wsopt.lowering.phases import element_mix, lane_sums, lazy_rows
 from wsopt.lowering.row_steps import behind_rows, fetched_again, kept_in_l2, part_registers, row_sums
+from wsopt.lowering.rows_layout import rows_layout
 from wsopt.lowering.spread import mean_share, shares
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
@@ -27,7 +28,7 @@ from wsopt.program.facts import Shares, TileGrid, Whole
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import Iteration, TileProgram, Work
 from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k_iterations
-from wsopt.program.row_layout import tile_layout, turning_layout, widest_bits
+from wsopt.program.row_layout import turning_layout, widest_bits
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasterization_order, tiles_together
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Operands, Sums, target_of
@@ -219,9 +220,8 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
 
 def _rows_of_a_thread(region: Region, s: Structure, machine: Machine) -> int:
     """Rows of a tile of rows of which each thread has elements: all of them where columns lie together."""
-    cut = s.rows, s.columns, s.consumer_warps, machine
     if carries_over_rows(region.statements):
-        return s.rows // tile_layout(region.row_tiles, *cut, together=True).rows
+        return s.rows // rows_layout(region, s, machine).rows
     return max(1, s.rows // s.consumer_warps)
 
 
@@ -318,8 +318,7 @@ def _over_rows_bytes(region: Region, s: Structure, machine: Machine) -> int:
     """
     if not carries_over_rows(region.statements):
         return 0
-    cut = s.rows, s.columns, s.consumer_warps, machine
-    apart = tile_layout(region.row_tiles, *cut, together=True).warps[0]
+    apart = rows_layout(region, s, machine).warps[0]
     return apart * s.columns * DType.F32.bits // 8 if apart > 1 else 0
 
 

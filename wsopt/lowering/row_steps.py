@@ -14,6 +14,7 @@ from wsopt.lowering.phases import (
     row_phase,
     row_phases,
 )
+from wsopt.lowering.rows_layout import rows_layout
 from wsopt.machine.types import Machine
 from wsopt.program.combination import kept_by_threads
 from wsopt.program.facts import (
@@ -38,7 +39,7 @@ from wsopt.program.row_layout import (
 from wsopt.program.types import Structure
 from wsopt.tensors.halves import other_half
 from wsopt.tensors.orders import is_turned, lie_both_ways
-from wsopt.tensors.statements import Reduction, Statement, carries_over_rows
+from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import OUTER, Role, Source, View
 
 
@@ -111,15 +112,16 @@ class Rows(Maker):
         read = region.operands
         told = () if s.resident else read[:1] if region.by_threads else read
         yield Part(Step(OpKind.ELEMENTWISE, "read", self._reading(share), self.read(told)), leaves=leaves)
-        layout = self._layout
+        layout = rows_layout(region, s, self.machine)
         every = tuple(region.running or region.statements)
         # Of sums over rows nothing is exchanged before the end.
         phases = (every,) if row_sums(region, s) else row_phases(every)
+        computed = self._computed(layout)
         for number, items in enumerate(phases, 1):
             work = row_phase(items, every, self._beside, s, layout, self.machine, self._held)
             work = self._of_a_pass(work)
             trips = self._trips() if number == 1 else 0
-            work = replace(work, elements=round(work.elements * self._computed(layout)), trips=trips)
+            work = replace(work, elements=round(work.elements * computed), trips=trips)
             yield part_of(Step(OpKind.ELEMENTWISE, f"phase{number}", work, items=items))
         if region.passes > 1:
             items = tuple(item for item in region.statements if item not in behind_rows(region))
@@ -127,14 +129,6 @@ class Rows(Maker):
         stores = region.passes > 1 or not region.running
         if stores and any(not output.over_rows for output in region.outputs):
             yield self._row_store(share)
-
-    @property
-    def _layout(self) -> RowLayout:
-        """How a tile of rows lies in a consumer's registers."""
-        region, s = self.region, self.s
-        together = carries_over_rows(region.statements)
-        cut = s.rows, s.columns, s.consumer_warps, self.machine
-        return tile_layout(region.row_tiles, *cut, together=together)
 
     def _reading(self, share: float) -> Read:
         """What it takes to read a tile, and to convert it, of which tensors have a `share`."""
@@ -144,7 +138,7 @@ class Rows(Maker):
         moved = [] if region.by_threads else [view for view in read if not self._lies_across(view)]
         nbytes, across = sum(self.member(view).copy_bytes for view in moved), self._across(read)
         placed = math.ceil(len(read) * elements * self._with_ends) if s.flat else 0
-        widened = round(narrow * elements * self._computed(self._layout))
+        widened = round(narrow * elements * self._computed(rows_layout(region, s, self.machine)))
         counts = Read(nbytes, widened, self._divisions(), s.consumer_warps, across=across, placed=placed)
         if not region.by_threads:
             return counts

@@ -11,10 +11,11 @@ from wsopt.frontend.types import Region
 from wsopt.lowering.lower import grid_of, version_of
 from wsopt.lowering.resident import ends_late_enough
 from wsopt.lowering.row_steps import part_registers
+from wsopt.lowering.rows_layout import rows_layout
 from wsopt.machine.types import Machine
 from wsopt.program.changed import changed
 from wsopt.program.limits import MOST_SLOTS
-from wsopt.program.row_layout import SWIZZLES, RowLayout, all_swizzled, reduces_outer, tile_layout
+from wsopt.program.row_layout import SWIZZLES, RowLayout, all_swizzled, reduces_outer
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.orders import is_turned, lie_both_ways
 from wsopt.tensors.statements import carries_over_rows
@@ -68,7 +69,7 @@ def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
             continue  # no row of a box is shorter
         if both and not all_swizzled(tiles, rows, columns):
             continue  # what lies across would be read from few banks
-        layout = tile_layout(tiles, rows, columns, warps, machine, together=_over_rows(region))
+        layout = rows_layout(region, s, machine)
         if outer and columns < layout.columns <= SHORT_ROW:  # beyond so few elements a tile has zeros
             s = changed(s, columns=layout.columns)
         fits = _has(s, layout) and not s.spares(region.extent(Role.ROW))
@@ -94,9 +95,7 @@ def _stored_by_threads(region: Region, s: Structure, machine: Machine) -> Iterat
     if not may_be_stored(region):
         return
     stored = changed(s, stored_by_threads=True)
-    tiles = version_of(region, stored).row_tiles
-    cut = s.rows, s.columns, s.consumer_warps, machine
-    if _has(s, tile_layout(tiles, *cut, together=_over_rows(region))):
+    if _has(s, rows_layout(version_of(region, stored), s, machine)):
         yield stored
 
 

@@ -1,7 +1,7 @@
 """Operands of products that lie across the axis that is contracted, of types that the tensor core does not transpose.
 
 It transposes elements of 16 bits as it reads them. Of f32 and of f8 the contracted axis lies together, so a kernel of
-its own turns what lies the other way, such as weights `[in, out]`, or the values of an attention.
+its own turns what lies the other way, such as weights `[in, out]`, or what weights of a softmax multiply.
 """
 
 from __future__ import annotations
