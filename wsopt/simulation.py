@@ -211,12 +211,16 @@ def input_draws(graph: Graph) -> int:
 
 
 def first_k_blocks(verified: VerifiedSchedule) -> int:
-    """K-blocks of the first run: enough to go round the ring. Each part of split sums has so many, one of them an
-    iteration's more.
+    """K-blocks of the first run: enough to go round the ring. A block's only tile goes round it by two K-blocks: the
+    slot of the first is handed back before the loop, that of the second within. Each part of split sums has so many,
+    one of them an iteration's more.
     """
     slots = max((count for _, count in verified.schedule.rings), default=0)
     s = verified.program.structure
-    least = (slots if verified.program.iteration is Iteration.TILE else min(slots, 4)) + 1
+    if verified.program.iteration is Iteration.TILE:
+        least = slots + 1
+    else:
+        least = min(slots, 4) + 1 if s.persistent else slots + 2
     least = max(least, math.ceil(_bundling_blocks(verified) / 2))  # the rows are of two blocks
     if s.shares:  # a block's only tile goes round the ring too, and a part of it has every pass
         least = max(least, covering_k_blocks(verified), slots + 1)
