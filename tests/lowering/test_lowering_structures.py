@@ -377,3 +377,21 @@ def test_rows_that_no_sm_holds_of_vectors_alone_are_refused_and_the_remedy_works
         LoweringError, match="vectors alone, and nothing but their reductions is stored; give an"
     ):
         next(structures(region, h200))
+
+
+def counted(rows: int, values: int) -> Region:
+    """How many of some rows' numbers are each value: sums over rows of what no tile is read for."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        index = g.input("index", (rows, 1), "i32")
+        hot = g.cast(g.equal(g.iota(shape=(1, values), axis=1), index), dtype="f32")
+        return g.reduce_sum(hot, axis=0, name="count")
+
+    return region_of(body)
+
+
+def test_no_structure_comes_twice(h200: Machine) -> None:
+    """Rows that a block holds, and that have parts too: a part that is the whole row is the row's own structure."""
+    every = list(structures(counted(16384, 64), h200))
+    assert any(s.occupancy and s.columns == 16384 for s in every)
+    assert len(every) == len(set(every))

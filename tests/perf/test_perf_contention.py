@@ -21,6 +21,7 @@ from wsopt.perf.contention import (
     held_cycles,
     issue_cycles,
     iteration_energy,
+    norm,
     products_of_others,
     ring_bound,
     scheduler_cycles,
@@ -277,3 +278,10 @@ def test_arithmetic_takes_power(card: Machine) -> None:
     hot = replace(card, power_cycles_per_alu_cycle=0.25)
     held = {Unit.ALU: 100, Unit.FMA: 200, Unit.MUFU: 300, Unit.TMA: 400, Unit.SHARED: 500, Unit.TENSOR: 600}
     assert iteration_energy(holding(cut(card), held, 700), hot) == pytest.approx(0.25 * 600)
+
+
+def test_a_norm_of_bounds() -> None:
+    """Two equal ones cost more than either, one that dominates costs itself, and where nothing is asked all is 0."""
+    assert norm((3.0, 3.0), 5.0) == pytest.approx(3.0 * 2 ** (1 / 5))
+    assert norm((300.0, 3.0), 5.0) == pytest.approx(300.0)
+    assert norm((0.0, 0.0), 5.0) == 0.0

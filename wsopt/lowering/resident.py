@@ -49,11 +49,12 @@ to 10 % longer so than with copies into rings. The hardware holds no more.
 
 
 def resident_structures(region: Region, machine: Machine) -> Iterator[Structure]:
-    """Structures of a kernel of rows whose blocks have one tile each."""
+    """Structures of a kernel of rows whose blocks have one tile each. A part that is a whole row is none."""
     flat = flat_region(region)
     yield from _of_rows(region, machine)
     if region.in_parts:
-        yield from _of_rows(region.in_parts, machine)
+        columns = region.extent(Role.COLUMN)
+        yield from (s for s in _of_rows(region.in_parts, machine) if s.columns < columns)
     for own in (flat, flat.in_parts) if flat else ():
         if own and own.running:
             for s in _of_rows(own, machine):

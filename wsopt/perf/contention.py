@@ -69,11 +69,13 @@ def busiest(program: TileProgram, machine: Machine, without: Unit) -> int:
 
 
 def norm(parts: tuple[float, ...], knee: float) -> float:
-    """p-norm of contending lower bounds, with the exponent `knee`, in their unit. The largest is positive.
+    """p-norm of contending lower bounds, with the exponent `knee`, in their unit; 0 where no bound is above it.
 
     Two equal bounds cost more than either alone; a dominant one costs itself.
     """
     largest = max(parts)
+    if not largest:
+        return 0.0
     return float(largest * math.fsum([(part / largest) ** knee for part in parts]) ** (1 / knee))
 
 
