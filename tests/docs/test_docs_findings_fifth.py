@@ -1,0 +1,61 @@
+"""The diary on the fifth survey and on which gradients of norms are fastest says what its files do."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from diary import DIARY as PAGE
+from diary import ROOT, measured, page_of, ratios, rows
+
+FOLDER = ROOT / "docs/survey/fifth"
+SURVEY = sorted(FOLDER.glob("*.json"))
+GRAPHS = {path.stem for path in (FOLDER / "graphs").glob("*.json")}
+VIEW = "bhnd_permute"
+
+
+def test_the_page_is_made_of_the_files(tmp_path: Path) -> None:
+    page = (ROOT / "docs/survey_fifth.md").read_text(encoding="utf-8")
+    assert page_of(SURVEY, tmp_path) == page
+
+
+def test_as_they_came() -> None:
+    assert {row["name"] for row in rows(SURVEY)} >= GRAPHS
+    assert [row["name"] for row in rows(SURVEY) if row["status"] != "ok"] == ["retention_chunk"]
+    beside = {name: {k: v for k, v in own.items() if k in GRAPHS} for name, own in ratios(SURVEY).items()}
+    assert beside["inductor"].pop(VIEW) < 0.01
+    mean = {name: f"{statistics.geometric_mean(own.values()):.2f}" for name, own in beside.items() if own}
+    ours, least = beside["inductor"], min(beside["inductor"].values())
+    assert f"{len(GRAPHS)} graphs that were in no test, measured as they came ([`survey_fifth.md`]" in PAGE
+    told = f"{mean['inductor']} in the geometric mean of {len(ours)} graphs, and the least {least:.2f}"
+    assert told in PAGE
+    attention = beside["sdpa_cudnn"]
+    assert f"cuDNN's attention {mean['sdpa_cudnn']} of {len(attention)}. A permutation" in PAGE
+
+
+def test_what_is_not_answered() -> None:
+    last = {row["name"]: row for row in rows(SURVEY)}
+
+    def told(name: str) -> str:
+        row = last[name]
+        return f"predicted {row['predicted_us']:.1f} us and took {row['kernel_graph']['median_us']:.1f}"
+
+    assert f"with 40 rows are {told('i8_gelu_40')}" in PAGE
+    assert f"along a sequence is {told('dwconv1d_silu').replace(' us', '')}" in PAGE
+    assert "element [0, 5, 0, 62, 1] is 3.309778e+38, inf is meant" in last["retention_chunk"]["message"]
+
+
+def test_one_row_for_each_consumer() -> None:
+    def of(graph: str, rank: int) -> dict[str, Any]:
+        found: list[dict[str, Any]] = measured("calibration/h200_gradients_chosen")["variants"]
+        return next(one for one in found if (one["graph"], one["rank"]) == (graph, rank))
+
+    def us(graph: str, rank: int) -> str:
+        return f"{of(graph, rank)['us']:.1f}"
+
+    norm, saved = "layer_norm_backward", "ln_bwd_odd"
+    assert all(of(graph, 1)["rows"] == of(graph, 1)["consumers"] for graph in (norm, saved))
+    assert of(saved, 4)["rows"] == 2 * of(saved, 4)["consumers"]
+    told = f"took {us(norm, 1)} us so and {us(norm, 2)} with one consumer of eight warps"
+    assert f"{told}, those with saved statistics {us(saved, 1)} us, and {us(saved, 4)} with two rows" in PAGE
