@@ -65,9 +65,9 @@ def limited(verified: VerifiedSchedule, limit: int) -> VerifiedSchedule:
 
 def least_limit(asked: Asked) -> int:
     """The least limit with which a consumer has no spill, by bisection; above its own limit if it has one there."""
-    structure, machine = asked.verified.schedule.structure, asked.verified.machine
+    machine = asked.verified.machine
     step = machine.register_granularity
-    fits = budget.consumer_registers(structure, machine)
+    fits = budget.consumers_registers(asked.verified.program, machine)
     if asked.complaint:
         return fits + step
     spills = asked.verified.program.accumulator_registers // step * step
@@ -90,7 +90,7 @@ def tightest(region: Cuttable, machine: Machine) -> Iterator[VerifiedSchedule]:
     for structure in structures(region, machine):
         program = lower(region, structure, machine)
         if not infeasible(program, machine, 0):
-            slack = budget.consumer_registers(structure, machine) - budget.needed_registers(program, 0)
+            slack = budget.consumers_registers(program, machine) - budget.needed_registers(program, 0)
             found = slack, lower_bound_us(program, machine), program
             key = live_set(program)
             best[key] = min(best.get(key, found), found, key=lambda one: one[:2])
@@ -108,7 +108,7 @@ def _row(asked: Asked, graph: str) -> dict[str, Any]:
         "structure": structure_fields(structure),
         "accumulators": program.accumulator_registers,
         "epilogue": program.epilogue.registers,
-        "limit": budget.consumer_registers(structure, asked.verified.machine),
+        "limit": budget.consumers_registers(program, asked.verified.machine),
         "named": {
             "consumers": list(compiled.tensor_registers) if compiled else [],
             "loader": list(compiled.copy_registers) if compiled else [],

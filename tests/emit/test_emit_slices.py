@@ -29,6 +29,7 @@ from wsopt.lowering.reduced import reduced
 from wsopt.lowering.structures import structures
 from wsopt.program.types import Structure
 from wsopt.simulation import simulate
+from wsopt.tensors.views import Role
 
 
 def gated(g: GraphBuilder) -> Symbol:
@@ -97,7 +98,15 @@ def within(start: int) -> Body:
     return body
 
 
+def tap(g: GraphBuilder) -> Symbol:
+    """A product with the weights of one of a convolution's taps: one element of each of two dimensions."""
+    x, w = g.input("x", (200, 128), "bf16"), g.input("w", (3, 2, 128, 128), "bf16", constant=True)
+    one = g.slice(g.slice(w, axis=0, start=2, stop=3), axis=1, start=1, stop=2)
+    return g.cast(g.matmul(x, g.reshape(one, shape=(128, 128)), transpose_b=True), "bf16", name="y")
+
+
 CASES: dict[str, tuple[Body, Structure]] = {
+    "tap": (tap, structure(64, 64)),
     "gate": (gated, structure(64, 64)),
     "attention": (attention, structure(64, 64)),
     "window": (window, structure(64, 64)),
@@ -126,6 +135,15 @@ def test_a_loop_over_slices_runs_whole_at_other_extents() -> None:
     found = simulate(kernel.graph, kernel.verified, kernel.source, 2)
     assert found.lines_run == found.lines
     check_shows(kernel, "TILE_DEPTH + 16", "TILE_DEPTH + 24")
+
+
+def test_taps_are_of_as_many_as_there_were() -> None:
+    source = build(graph_of(tap), structure(64, 64)).source
+    assert "w.shape[0] * w.shape[1] == 6" in source
+    assert (
+        'f"tensor w: dimensions 0 and 1 have {w.shape[0] * w.shape[1]} elements: a slice of 6 is read"'
+        in source
+    )
 
 
 def test_its_launcher_takes_no_other_extents() -> None:
@@ -158,6 +176,7 @@ def test_compiles(name: str) -> None:
     ("name", "good", "wrong"),
     [
         ("gate", "TILE_COLUMNS + 128]", "TILE_COLUMNS + 120]"),
+        ("tap", "TILE_COLUMNS + 640", "TILE_COLUMNS + 512"),
         ("attention", "group + 4", "group + 3"),
         ("window", "TILE_DEPTH + 104]", "TILE_DEPTH + 96]"),
         ("padded", "row_tile * TILE_ROWS + -60", "row_tile * TILE_ROWS"),
@@ -206,31 +225,39 @@ def test_what_experts_gave_is_added_up_by_an_elementwise_kernel() -> None:
     assert case(made.graph, inputs=inputs).fault(made.source, SEEDS) is None
 
 
-def taps(g: GraphBuilder) -> Symbol:
+def taps(strides: tuple[int, int, int]) -> Body:
     """The nine taps of a depthwise convolution, whose weights lie tap by tap: one element of two axes each."""
-    x, w = g.input("x", (1, 4, 4, 64), "bf16"), g.input("w", (3, 3, 64), "f32", constant=True)
-    around = g.pad(x, low=(0, 1, 1, 0), high=(0, 1, 1, 0))
-    total: Symbol | float = 0.0
-    for row, column in itertools.product(range(3), range(3)):
-        seen = g.slice(
-            g.slice(around, axis=1, start=row, stop=row + 4), axis=2, start=column, stop=column + 4
-        )
-        tap = g.slice(g.slice(w, axis=0, start=row, stop=row + 1), axis=1, start=column, stop=column + 1)
-        total = seen * g.reshape(tap, (64,)) + total
-    return g.cast(total, "bf16", name="y")
+
+    def body(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (1, 4, 4, 64), "bf16")
+        w = g.input("w", (3, 3, 64), "f32", constant=True, strides=strides)
+        around = g.pad(x, low=(0, 1, 1, 0), high=(0, 1, 1, 0))
+        total: Symbol | float = 0.0
+        for row, column in itertools.product(range(3), range(3)):
+            seen = g.slice(
+                g.slice(around, axis=1, start=row, stop=row + 4), axis=2, start=column, stop=column + 4
+            )
+            tap = g.slice(g.slice(w, axis=0, start=row, stop=row + 1), axis=1, start=column, stop=column + 1)
+            total = seen * g.reshape(tap, (64,)) + total
+        return g.cast(total, "bf16", name="y")
+
+    return body
 
 
 @pytest.mark.slow
-def test_one_element_of_two_axes_is_read_where_it_lies() -> None:
-    made = build(graph_of(taps), rows_structure(4, 256))
+@pytest.mark.parametrize(
+    ("strides", "offsets", "firsts"),
+    [((192, 64, 1), {0}, {*range(0, 9 * 64, 64)}), ((256, 64, 1), {0, 256, 512}, {0, 64, 128})],
+)
+def test_one_element_of_two_axes_is_read_where_it_lies(
+    strides: tuple[int, int, int], offsets: set[int], firsts: set[int]
+) -> None:
+    """Two axes that lie together are one; of others the outer one is an offset."""
+    made = build(graph_of(taps(strides)), rows_structure(4, 256))
     assert case(made.graph).fault(made.source, SEEDS) is None
-    assert {
-        source.view.offset for source in find_region(made.graph).sources if source.view.tensor == "w"
-    } == {
-        0,
-        3 * 64,
-        6 * 64,
-    }
+    views = [one.view for one in find_region(made.graph).sources if one.view.tensor == "w"]
+    assert {view.offset for view in views} == offsets
+    assert {view.first.get(Role.COLUMN, 0) for view in views} == firsts
 
 
 def test_rows_whose_slices_lie_both_ways_are_read_by_threads() -> None:

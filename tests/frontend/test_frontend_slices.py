@@ -9,6 +9,7 @@ import pytest
 from emit_builds import graph_of
 from tile_graphs import Body
 
+from wsopt.errors import LoweringError
 from wsopt.frontend.kinds import input_path
 from wsopt.frontend.region import find_region
 from wsopt.frontend.slices import with_sliced_inputs
@@ -192,3 +193,15 @@ def test_a_norm_of_whose_rows_parts_are_read_is_written_out_once() -> None:
     moved = with_sliced_inputs(graph_for(beside_whole_rows))
     assert [node.op for node in moved.nodes].count("rsqrt") == 1
     assert not any(node.op == "rms_norm" for node in moved.nodes)
+
+
+def test_an_operand_within_a_dimension_that_nothing_lies_next_to_is_refused() -> None:
+    g = GraphBuilder("apart")
+    x = g.input("x", (64, 64), "bf16")
+    w = g.input("w", (2, 2, 64, 64), "bf16", strides=(3 * 8192, 4096, 64, 1))
+    one = g.slice(g.slice(w, axis=0, start=1, stop=2), axis=1, start=1, stop=2)
+    g.output(g.cast(g.matmul(x, g.reshape(one, shape=(64, 64)), transpose_b=True), "bf16", name="y"))
+    with pytest.raises(LoweringError) as raised:
+        find_region(g.build())
+    assert "of tensor w one element of dimension 0 is read" in str(raised.value)
+    assert "make the slice an input, and hand over a dense copy of it" in str(raised.value)

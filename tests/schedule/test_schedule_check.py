@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import pytest
@@ -9,9 +10,12 @@ from schedule_examples import MARGIN, Example
 
 from wsopt.checker import verify
 from wsopt.errors import CheckError
+from wsopt.frontend.region import find_region
+from wsopt.graph.builder import GraphBuilder
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.effective_ii import effective_ii
+from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, Unit
 from wsopt.program.types import Sharing
 from wsopt.schedule import budget, memory
@@ -275,6 +279,26 @@ def test_what_is_dealt_out_is_what_was_launched(examples: dict[str, Example], h2
         pool = budget.base_registers(cut, h200) * (warps + 4)
         assert dealt <= pool <= 65536 // 32, cut
         assert registers == 240 or dealt + 8 * warps > pool, cut
+
+
+@pytest.mark.parametrize(("taps", "registers"), [(10, [240, 240, 24]), (11, [232, 232, 40])])
+def test_a_warp_that_starts_many_copies_has_more_registers(
+    taps: int, registers: list[int], h200: Machine
+) -> None:
+    g = GraphBuilder("taps")
+    x, w = g.input("x", (256, 64), "bf16"), g.input("w", (taps, 64, 64), "bf16", constant=True)
+    parts = [g.slice(w, axis=0, start=place, stop=place + 1) for place in range(taps)]
+    products = [g.matmul(x, g.reshape(part, shape=(64, 64))) for part in parts]
+    g.output(g.cast(functools.reduce(g.add, products), "bf16", name="y"))
+    region = find_region(g.build())
+    cut = next(
+        s for s in structures(region, h200) if (s.consumers, s.consumer_warps, s.transforms) == (2, 4, 0)
+    )
+    program = lower(region, cut, h200)
+    assert len(program.of(OpKind.TMA_LOAD)) == taps + cut.consumers
+    found = budget.partitions(program, budget.least_buffers(program), h200)
+    assert [one.registers for one in found] == registers
+    assert budget.consumers_registers(program, h200) == registers[0]
 
 
 # --- the emitter and the prediction -------------------------------------------------------------------

@@ -197,6 +197,7 @@ def test_infeasible_is_told_from_unknown(h200: Machine, monkeypatch: pytest.Monk
         nothing = solve(program, small, MARGIN)
     assert (nothing.outcome, nothing.schedule) == (Outcome.INFEASIBLE, None)
     monkeypatch.setattr(optimum, "_DETERMINISTIC_LIMIT", 0.0)
+    monkeypatch.setattr(optimum, "_STEP_LIMIT", 0.0)
     stopped = solve(program, small, MARGIN)
     assert (stopped.outcome, stopped.schedule) == (Outcome.UNKNOWN, None)
     assert stopped.reason == "the work limit was reached"
@@ -216,6 +217,7 @@ def test_a_search_left_open_is_told_from_an_infeasible_one(
     fitting = [p.structure for p in sample(REGIONS["plain"], h200, 3, seed=4)]
     narrow([*fitting, structure(128, 256, 64, 2)])
     monkeypatch.setattr(optimum, "_DETERMINISTIC_LIMIT", 0.0)
+    monkeypatch.setattr(optimum, "_STEP_LIMIT", 0.0)
     with pytest.raises(UndecidedError) as raised:
         Search(REGIONS["plain"], h200, MARGIN).run()
     assert str(raised.value) == (

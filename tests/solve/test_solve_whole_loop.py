@@ -22,7 +22,7 @@ from wsopt.program.limits import Limit
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import memory
-from wsopt.solve import whole_loop
+from wsopt.solve import optimum, whole_loop
 from wsopt.solve.bound import (
     buffers_with_ends,
     depths,
@@ -208,3 +208,33 @@ def test_a_loop_of_which_not_every_interval_can_be_asked_for_has_a_schedule(h200
     assert found.outcome is Outcome.FEASIBLE
     assert found.schedule is not None
     assert loop.bound <= found.schedule.ii <= 1.15 * loop.bound
+
+
+def test_little_work_for_its_bound_leaves_the_optimum(h200: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = some("attention", h200)[0]
+    whole = solve(program, h200, MARGIN)
+    _without_work(monkeypatch, "_LIMIT")
+    found = solve(program, h200, MARGIN)
+    assert found.outcome is whole.outcome is Outcome.OPTIMAL
+    assert found.objective == whole.objective
+
+
+@pytest.mark.parametrize("name", ["gated", "product"])
+def test_an_interval_that_is_left_open_is_stepped_over(
+    name: str, h200: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = some(name, h200)[0]
+    whole = solve(program, h200, MARGIN)
+    _without_work(monkeypatch, "_LIMIT")
+    monkeypatch.setattr(optimum, "_PROBE_LIMIT", 0.0)
+    found = solve(program, h200, MARGIN)
+    assert (whole.outcome, found.outcome) == (Outcome.OPTIMAL, Outcome.FEASIBLE)
+    assert whole.schedule is not None
+    assert found.schedule is not None
+    assert whole.schedule.ii <= found.schedule.ii <= whole.schedule.ii * 129 / 128
+
+
+def _without_work(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """Bounds of loops that are given up before anything is asked."""
+    monkeypatch.setattr(whole_loop, limit, -1.0)
+    whole_loop._refuted.cache_clear()

@@ -27,11 +27,16 @@ def element_shape(view: View) -> tuple[Integer, ...]:
 
 
 def axis_extents(view: View) -> tuple[Integer, ...]:
-    """Elements of a view's tensor along each of its axes: of a slice as many fewer as it leaves out."""
+    """Elements of a view's tensor along each of its axes: of a slice as many fewer as it leaves out. Where merged
+    dimensions are cut, the slice has one element of all but the last.
+    """
     shape, left = element_shape(view), left_out(view)
+    cutouts = view.cutouts or (None,) * len(view.roles)
     return tuple(
-        shape[group[0]] + -left[role] if role in left else _extent([shape[dim] for dim in group], *part)
-        for role, (group, part) in zip(view.roles, _axes(view), strict=True)
+        shape[group[0]] + -left[role]
+        if role in left
+        else _extent([shape[dim] for dim in (group[:1] + group[-1:] if cut and group[2:] else group)], *part)
+        for role, cut, (group, part) in zip(view.roles, cutouts, _axes(view), strict=True)
     )
 
 
@@ -200,20 +205,21 @@ def _stream_checks(view: View) -> Iterator[Check]:
 
 
 def _cut_out(view: View, group: tuple[int, ...], step: int, cutout: tuple[int, int, int]) -> Iterator[Check]:
-    """A dimension of which the kernel reads a slice has the elements that it had, and so has the one before it where
-    the slice has one element of that. Of a part of a dimension another part's conditions tell how many there are.
+    """A dimension of which the kernel reads a slice has the elements that it had, and so have those before it where
+    the slice has one element of them. Of a part of a dimension another part's conditions tell how many there are.
     """
     first, whole, last = cutout
-    wanted = {group[-1]: whole} if whole else {}
+    wanted = {group[-1:]: whole} if whole else {}
     if len(group) > 1:
-        wanted = {group[-1]: (last - first) * step}
+        wanted = {group[-1:]: (last - first) * step}
         if whole:
-            wanted[group[0]] = whole // ((last - first) * step)
+            wanted[group[:-1]] = whole // ((last - first) * step)
         yield from _merged(view, group, 0, 1)
-    for dim, count in wanted.items():
-        extent = shape_of(view.tensor, view.rank)[dim]
+    for dims, count in wanted.items():
+        extent = product(shape_of(view.tensor, view.rank)[dim] for dim in dims)
+        have = "dimensions {} have " if len(dims) > 1 else "dimension {} has "
         told = (
-            f"tensor {view.tensor}: dimension {dim} has ",
+            f"tensor {view.tensor}: {have.format(' and '.join(map(str, dims)))}",
             extent,
             f" elements: a slice of {count} is read",
         )

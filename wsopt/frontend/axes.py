@@ -325,6 +325,9 @@ def _folded(
             kept.append(dim)
             continue
         inner, place = ahead[0] if ahead else None, dim.cutout[0]
+        if (both := _joined(dim, inner, shape)) is not None:
+            ahead[0] = both
+            continue
         together = inner and inner.cutout is None and dim.stride == inner.extent * inner.stride
         split = inner is not None and inner.origin == dim.origin
         folds = inner is not None and together
@@ -350,6 +353,20 @@ def _folded(
             ),
         )
     return kept, alone
+
+
+def _joined(dim: RawDim, inner: RawDim | None, shape: tuple[int, ...]) -> RawDim | None:
+    """One element of a dimension and one of the next as one element of both together; None where the slice has more
+    than one, or they do not lie together.
+    """
+    if inner is None or dim.cutout is None or inner.cutout is None or inner.extent > 1:
+        return None
+    whole = shape[inner.origin[0]]
+    together = inner.cutout[1] == whole and dim.stride == whole * inner.stride
+    if not (together and dim.cutout[1]) or dim.origin == inner.origin:
+        return None
+    place, of = dim.cutout[0] * whole + inner.cutout[0], dim.cutout[1] * whole
+    return replace(inner, origin=dim.origin + inner.origin, part=dim.part, cutout=(place, of, place + 1))
 
 
 def regroup(axes: Axes, node: str, old: str, new: str) -> None:

@@ -165,7 +165,13 @@ def operand_view(reader: Reader, node: Node, operand: int) -> RawView:
     """
     axes, gather = reader.axes, gathered(reader.axes.graph, node.tensors[operand])
     if gather is None:
-        return axes.raw_view(f"{node.name}:{operand}")
+        raw = axes.raw_view(f"{node.name}:{operand}")
+        if raw.offset:
+            raise LoweringError(
+                f"node {node.name}: of tensor {raw.tensor} one element of dimension {raw.single[0][0]} is read, and "
+                f"TMA begins at a tensor's first; {remedies.SLICE_COPY}"
+            )
+        return raw
     use = f"{gather.name}:1"
     table = axes.raw_view(use)
     use = next((known for known, raw in reader.raw.items() if raw == table), use)

@@ -43,7 +43,12 @@ HELPER_REGISTERS = 24
 PAIRED_REGISTERS = 72
 COUNTING_REGISTERS = 40
 """Of a warp that counts the K-blocks of all tiles besides, many tiles at a time, or that takes tiles of flat rows at
-run time: with 24 it spills 5 to 11 loads (Triton 3.6 and 3.9).
+run time: with 24 it spills 5 to 11 loads (Triton 3.6 and 3.9); or that has many copies a K-block to start.
+"""
+
+_FEW_COPIES = 12
+"""Copies a K-block that a warp of `HELPER_REGISTERS` starts: each has addresses of its own. With 18, of nine products
+of which each has coordinates of its own, ptxas spills 9 loads and not with 16 (Triton 3.9).
 """
 
 PAGES_REGISTERS = 56
@@ -83,19 +88,25 @@ def helper_registers(structure: Structure) -> int:
     return COUNTING_REGISTERS if counts else HELPER_REGISTERS
 
 
+@of_loop
+def _least_helpers(program: TileProgram) -> int:
+    """The same of a program, which may have more copies than such a warp holds addresses of."""
+    least = helper_registers(program.structure)
+    return least if len(program.of(OpKind.TMA_LOAD)) <= _FEW_COPIES else max(least, COUNTING_REGISTERS)
+
+
 def helpers_registers(program: TileProgram, machine: Machine) -> int:
     """Registers a thread of the helper warps of a program. Those that copy several pages at a time have more,
     as far as other roles leave them.
     """
-    s, least = program.structure, helper_registers(program.structure)
+    s, least = program.structure, _least_helpers(program)
     copies = (op.counts for op in program.of(OpKind.TMA_LOAD) if isinstance(op.counts, Copy))
     if not any(copy.ahead and copy.apart > 1 for copy in copies):
         return least
     loader, granularity = warpgroup_warps(HELPER_WARPS, machine), machine.register_granularity
     consumers = s.consumers * warpgroup_warps(s.consumer_warps, machine)
-    left = base_registers(s, machine) * launched_warps(s, machine) - consumers * consumer_registers(
-        s, machine
-    )
+    left = base_registers(s, machine) * launched_warps(s, machine)
+    left -= consumers * consumers_registers(program, machine)
     left -= transform_registers(s) * s.transforms * machine.warps_per_warpgroup
     left -= correction_registers(s) * s.corrections * machine.warps_per_warpgroup
     return max(least, min(PAGES_REGISTERS, left // loader // granularity * granularity))
@@ -128,8 +139,14 @@ def base_registers(structure: Structure, machine: Machine) -> int:
     return min(fair, machine.max_registers_per_thread) // granularity * granularity
 
 
-def consumer_registers(structure: Structure, machine: Machine) -> int:
-    """Registers a thread that every consumer can have when the others keep what they need.
+def consumers_registers(program: TileProgram, machine: Machine) -> int:
+    """Registers a thread that every consumer of a program can have."""
+    return consumer_registers(program.structure, machine, _least_helpers(program))
+
+
+def consumer_registers(structure: Structure, machine: Machine, helpers: int = 0) -> int:
+    """Registers a thread that every consumer can have when the others keep what they need, which of warps that start
+    copies, products or stores are `helpers`, or what their structure says.
 
     The partitions share what the kernel was launched with: setmaxnreg moves registers between warpgroups of a
     block and adds none, however many the SM has left over. The default partition gets what the others leave.
@@ -139,7 +156,7 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     loader = warpgroup_warps(HELPER_WARPS, machine)
     warps = launched_warps(structure, machine)
     transforms = structure.transforms * machine.warps_per_warpgroup
-    left = base_registers(structure, machine) * warps - helper_registers(structure) * loader
+    left = base_registers(structure, machine) * warps - (helpers or helper_registers(structure)) * loader
     corrections = structure.corrections * machine.warps_per_warpgroup
     left -= transform_registers(structure) * transforms + correction_registers(structure) * corrections
     granularity = machine.register_granularity
@@ -252,7 +269,7 @@ def partitions(
     """The block's partitions: all that the launch has is dealt out, to warps that start copies, products or stores
     the least, to consumers the rest.
     """
-    s, registers = program.structure, consumer_registers(program.structure, machine)
+    s, registers = program.structure, consumers_registers(program, machine)
     helpers = [(PartitionRole.LOADER, loaders), (PartitionRole.MMA_WARP, int(program.tensor_columns > 0))]
     helpers += [(PartitionRole.STORE_WARP, s.consumers * buffers.store_warp)]
     return (

@@ -140,7 +140,7 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
         ),
         (
             max(budget.needed_registers(program, margin), machine.setmaxnreg_min_registers),
-            budget.consumer_registers(s, machine),
+            budget.consumers_registers(program, machine),
             "registers: a consumer needs {} a thread, it can have {}",
         ),
         (

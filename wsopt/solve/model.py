@@ -166,7 +166,7 @@ def _live_tiles(m: Model) -> None:
 
 def _live_tiles_of(m: Model, tiles: Sequence[Live]) -> None:
     """The live tiles of one consumer."""
-    have = budget.consumer_registers(m.program.structure, m.machine)
+    have = budget.consumers_registers(m.program, m.machine)
     lives, most = [], overlapped(m.program)
     for tile in tiles:
         begin, end = m.start[tile.maker], m.cp.new_int_var(0, m.horizon, f"end[{tile.value}]")

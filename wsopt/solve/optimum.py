@@ -35,6 +35,8 @@ _TIGHT_LIMIT = 1.0
 """Work after which the tightest order among equals is no longer looked for."""
 _SETTLE_LIMIT = 0.5
 """Work on the order among equals. Most loops need a tenth; of nine products there are too many orders for a proof."""
+_PROBE_LIMIT = 5.0
+"""Work for one II that is asked for on the way to the least: one that takes more is left open."""
 _STEP_LIMIT = 0.5
 """Work for one II on the way up to one that has a schedule, where there is too much work for all of them."""
 _NEAR = 1 / 256
@@ -143,7 +145,7 @@ class _Optimum:
     """The search for a structure's least time, in an order that none of the `others` has.
 
     `best` is the best attempt; `proved` is whether it is the optimum, or without it that there is none. `last` is the
-    last attempt that found something. `spent` counts work.
+    last attempt that found something. `spent` counts work, and `open` says that an II was left undecided.
     """
 
     program: TileProgram
@@ -155,6 +157,7 @@ class _Optimum:
     last: _Attempt | None = None
     proved: bool = True
     spent: float = 0.0
+    open: bool = False
 
     def run(self) -> None:
         """Find the least II; look at larger ones only where they might buy a shorter epilogue."""
@@ -167,6 +170,10 @@ class _Optimum:
             return
         least = self._tightest(loop.bound, most)
         if least is None or (least.found and self.last is not None and self.last.ends_soonest()):
+            return
+        if self.open:
+            self.proved = False
+            self._climb(least.bound, most if self.best is None else self.best.ii)
             return
         left = least.bound + self.program.grain * least.found
         if left <= most:
@@ -212,8 +219,12 @@ class _Optimum:
 
     def _probe(self, interval: int) -> bool | None:
         """Whether this II has a schedule. None if that, or which buffers are best with it, is not decided."""
+        before, self.spent = self.spent, max(self.spent, _DETERMINISTIC_LIMIT - _PROBE_LIMIT)
         attempt = self._attempt(interval, interval)
-        return {cp_model.OPTIMAL: True, cp_model.INFEASIBLE: False}.get(attempt.status)
+        self.spent -= max(0.0, _DETERMINISTIC_LIMIT - _PROBE_LIMIT - before)
+        decided = {cp_model.OPTIMAL: True, cp_model.INFEASIBLE: False}.get(attempt.status)
+        self.open = decided is None
+        return decided
 
     def _attempt(self, least: int, most: int) -> _Attempt:
         """Minimize the time. In a range of II, what is no better than what was found already does not count; and

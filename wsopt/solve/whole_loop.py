@@ -27,8 +27,10 @@ from wsopt.solve.objective import floor_of_time
 from wsopt.solve.variables import Model
 from wsopt.solve.worker import solved
 
-_LIMIT = 20.0
-"""Deterministic time for one loop: what is proved until then holds."""
+_LIMIT = 2.0
+"""Deterministic time for one loop: what is proved until then holds. It is asked of all loops that may win, so that
+what is left is better spent on schedules of the one that does.
+"""
 _STEPPING_LIMIT = 1.0
 """The same where consumers with programs of their own have said the most of it, and each II is asked for in turn."""
 _TIGHT_LIMIT = 1.0
