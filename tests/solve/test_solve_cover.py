@@ -10,6 +10,7 @@ import pytest
 
 from wsopt.errors import InfeasibleError
 from wsopt.solve.cover import Losses, cover
+from wsopt.solve.worker import spent
 
 INF = math.inf
 
@@ -78,3 +79,27 @@ def test_worst_losses_are_those_of_trying_all_choices(seed: int) -> None:
         found = cover(_losses(rows), most)
         assert found.worst == least
         assert len(found.chosen) <= most
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_means_are_those_of_trying_all_choices_with_the_least_worst(seed: int) -> None:
+    draw = random.Random(seed)
+    rows = [
+        [draw.randrange(1, 100) / 200 if draw.random() < 0.8 else INF for _ in range(40)] for _ in range(12)
+    ]
+    rows.append([0.5] * 40)
+    found = cover(_losses(rows), 3)
+    served = (
+        [min(rows[k][c] for k in chosen) for c in range(40)]
+        for chosen in itertools.combinations(range(13), 3)
+    )
+    means = [math.fsum(best) / 40 for best in served if max(best) <= found.worst]
+    assert found.mean == pytest.approx(min(means), abs=1e-9)
+    assert found.proved == (True, True, True)
+
+
+def test_the_mean_of_many_kernels_takes_little_work() -> None:
+    draw, before = random.Random(0), spent()
+    rows = [[abs(k / 3 - c / 20) + draw.randrange(20) / 200 for c in range(200)] for k in range(30)]
+    assert cover(_losses(rows), 4).proved == (True, True, True)
+    assert spent() - before < 1.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
@@ -156,22 +157,29 @@ def _steps(loss: float) -> int:
 def _least_mean(
     losses: Losses, most: int, worst: float, first: Sequence[int]
 ) -> tuple[tuple[int, ...], bool]:
-    """The kernels with the least mean loss of those whose worst one is the least; else the `first` ones."""
+    """The kernels with the least mean loss of those whose worst one is the least; else the `first` ones.
+
+    A cell's loss is a sum of steps: from each that some kernel has there to the next larger one, unless one is chosen
+    that has no more (Cornuejols, Nemhauser and Wolsey, SIAM J. Algebraic and Discrete Methods 1, 1980). With a
+    variable for each kernel and cell instead, thirty kernels of 210 cells took 24 s to prove, and with these 0.1.
+    """
     model = cp_model.CpModel()
-    used, total = _choice(model, losses, most), list[cp_model.LinearExpr]()
+    used, total = _choice(model, losses, most), list[cp_model.LinearExprT]()
     alike: dict[tuple[int | None, ...], float] = {}
     for c in losses.cells:
         column = tuple(_steps(row[c]) if row[c] <= worst else None for row in losses.loss)
         alike[column] = alike.get(column, 0.0) + losses.weights[c]
     whole = math.fsum(losses.weights)
     for number, (column, weight) in enumerate(alike.items()):
-        able = [k for k in losses.kernels if column[k] is not None]
-        serves = [model.new_bool_var(f"serves_{number}_{k}") for k in able]
-        model.add_exactly_one(serves)
-        for k, one in zip(able, serves, strict=True):
-            model.add_implication(one, used[k])
-            units = (column[k] or 0) * max(1, round(weight / whole * _WEIGHT_UNITS))
-            total.append(units * one)
+        units = max(1, round(weight / whole * _WEIGHT_UNITS))
+        losses_there = sorted({loss for loss in column if loss is not None})
+        total += [units * losses_there[0]]
+        model.add_bool_or([used[k] for k in losses.kernels if column[k] is not None])
+        for below, above in pairwise(losses_there):
+            more = model.new_bool_var(f"more_{number}_{below}")
+            total.append(units * (above - below) * more)
+            able = (k for k in losses.kernels if (loss := column[k]) is not None and loss <= below)
+            model.add_bool_or([more, *(used[k] for k in able)])
     # Among equals fewer kernels.
     model.minimize(len(losses.loss) * sum(total) + sum(used))
     for k in losses.kernels:
