@@ -11,6 +11,7 @@ import pytest
 
 from wsopt.agreement.figures import Errors, Figure, Kit, Step
 from wsopt.agreement.judge import Agreement, Expected
+from wsopt.agreement.limits import CONFIDENCE
 from wsopt.agreement.sums import RULES, coarse_nodes
 from wsopt.graph.agreement import Referee, agreement, expectations
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -313,6 +314,21 @@ def test_a_division_after_the_product_rounds_probabilities_elsewhere() -> None:
     found = agreement(moved.astype(expected.value.dtype), expected, TOLERANCE)
     assert found.accepted, found.told
     assert 0 < found.share < 0.5
+
+
+def test_rows_of_tiny_probabilities_are_as_wide_for_their_size_as_others() -> None:
+    """The squares of their roundings are zero in f32."""
+    p = np.array([[0.5, 0.25], [3e-24, 2e-24]], np.float32)
+    v = np.array([[1.0, 0.5], [-1.0, 2.0]], np.float32)
+    roundings = Errors(None, p / 128)
+    step = Step("matmul", {}, "f32", p @ v)
+    bounds = RULES["matmul"](KIT, step, (Figure(p, roundings, "bf16"), Figure(v, Errors(), "bf16"))).total
+    exact = CONFIDENCE / 128 * np.sqrt(p.astype(np.float64) ** 2 @ v.astype(np.float64) ** 2)
+    np.testing.assert_allclose(bounds, exact, rtol=1e-3)
+    tiny = Figure(p[1:], Errors(None, p[1:] / 128), "f32")
+    step = Step("reduce_sum", {"axis": 1}, "f32", p[1:].sum(1))
+    (bound,) = RULES["reduce_sum"](KIT, step, (tiny,)).total
+    assert bound == pytest.approx(CONFIDENCE / 128 * math.sqrt(13) * 1e-24, rel=1e-3)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("f32", 1e-4), ("f8e5m2", 1e-2)])

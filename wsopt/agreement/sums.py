@@ -40,8 +40,29 @@ def summed(kit: Kit, errors: Errors, value: Array, add: Callable[[Array], Array]
     own = F32_UNIT * 2 * (min(count, CONFIDENCE * math.sqrt(count)) + 8) * add(kit.xp.abs(value))
     bounded = added(own, None if errors.bounded is None else add(errors.bounded))
     if errors.random is not None:
-        bounded = bounded + CONFIDENCE * kit.xp.sqrt(add(errors.random**2))
+        scale = _scale(kit, errors.random, None)
+        squares = add((errors.random / scale) ** 2) + count * _LOST
+        bounded = bounded + CONFIDENCE * scale * kit.xp.sqrt(squares)
     return Errors(bounded, None, None if errors.flip is None else add(errors.flip))
+
+
+_LOST = 2.0**-126
+"""What the square of a number loses in f32, at most, that is one or smaller."""
+
+
+def _scale(kit: Kit, x: Array, axis: int | None) -> Array:
+    """The largest of magnitudes, along an axis or of all, by which they are divided before they are squared: in f32
+    the squares of roundings of 1e-20 are zero.
+    """
+    largest = kit.xp.amax(x) if axis is None else kit.xp.amax(x, axis=axis, keepdims=True)
+    return kit.xp.where((largest > 0) & kit.xp.isfinite(largest), largest, 1.0)
+
+
+def _independent(kit: Kit, left: Array, right: Array) -> Array:
+    """The root of the sum of the squares of a product's terms, of which one side's factors are independent errors."""
+    row, column = _scale(kit, left, -1), _scale(kit, right, -2)
+    squares = kit.xp.matmul((left / row) ** 2, (right / column) ** 2)
+    return row * column * kit.xp.sqrt(squares + left.shape[-1] * _LOST)
 
 
 # --- products of matrices -------------------------------------------------------------------------------
@@ -63,12 +84,10 @@ def _matmul(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
         bounded = bounded + product(x.smooth, y.smooth)
     if operands[0].dtype.startswith("f8") and step.attribute("accumulate", "f32") == "fast":
         bounded = bounded + _long_f8_sum(kit, step, a, b)
-    squares = None
-    for left, right in ((x.random, b.value), (a.value, y.random)):
-        if left is not None and right is not None:
-            squares = added(squares, product(left * left, right * right))
-    if squares is not None:
-        bounded = bounded + CONFIDENCE * kit.xp.sqrt(squares)
+    sides = ((x.random, b.value), (a.value, y.random))
+    apart = [_independent(kit, *both) for both in sides if both[0] is not None and both[1] is not None]
+    if apart:
+        bounded = bounded + CONFIDENCE * (apart[0] if len(apart) == 1 else kit.xp.hypot(*apart))
     flip = None if x.flip is None else product(x.flip, b.value if y.total is None else b.value + y.total)
     if y.flip is not None:
         flip = added(flip, product(a.value if x.smooth is None else a.value + x.smooth, y.flip))
@@ -298,14 +317,17 @@ def _scatter_add(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
             found[to] += kit.xp.reshape(added_rows, (len(places), *x.value.shape[1:]))[at]
         return found
 
+    independents = [one.errors.random for one in (x, rows) if one.errors.random is not None]
+    scale = max((float(_scale(kit, one, None)) for one in independents), default=1.0)
+
     def squared(one: Figure) -> Array:
-        return None if one.errors.random is None else one.errors.random**2
+        return None if one.errors.random is None else (one.errors.random / scale) ** 2 + _LOST
 
     own = total(lambda one: kit.xp.abs(kit.real(one.value))) * F32_UNIT * 2 * (most + 8)
     independent = total(squared)
     bounded = added(own, total(lambda one: one.errors.bounded))
     if independent is not None:
-        bounded = bounded + CONFIDENCE * kit.xp.sqrt(independent)
+        bounded = bounded + CONFIDENCE * scale * kit.xp.sqrt(independent)
     return Errors(bounded, None, total(lambda one: one.errors.flip))
 
 
