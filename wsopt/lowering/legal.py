@@ -15,6 +15,12 @@ _SUBTILES = (1, 2, 4)
 MIN_SUBTILE_COLUMNS = 32
 """A narrower epilogue subtile has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
 
+MIN_PART_COLUMNS = 16
+"""Columns of the last of several parts, whose subtiles are as narrow as it is: rows beyond a tensor's end cost more
+than those stores do. 40 rows by 16,384 x 4,096 in i8 take 22.2 us with 48 columns on an H200 and 29.2 with 64
+(`docs/calibration/h200_rows_beyond.json`).
+"""
+
 
 def warp_counts(machine: Machine) -> tuple[int, ...]:
     """Warps that a consumer may have."""
@@ -27,7 +33,7 @@ def is_legal(region: Region, machine: Machine, s: Structure) -> bool:
     whole = s.columns >= region.extent(Role.COLUMN) and s.subtiles == 1 and not s.swap
     return not (
         (not one_group and (s.rows < 2 * least or s.consumers > 1))
-        or (s.subtiles > 1 and s.subtile_columns < MIN_SUBTILE_COLUMNS)
+        or (s.subtiles > 1 and s.subtile_columns < _least_subtile(s.columns))
         or (s.sharing is Sharing.PING_PONG and (s.consumers == 1 or not s.persistent))
         or (s.depth > 128 and promotes(region, machine) and not region.body)
         or max(s.rows, s.columns, s.depth) > machine.tma_box_extent_max
@@ -54,8 +60,15 @@ def subtile_counts(columns: int) -> tuple[int, ...]:
     *rest, last = parts(columns)
     if not rest:
         return _SUBTILES
-    widths = (last.length >> times for times in range((last.length // MIN_SUBTILE_COLUMNS).bit_length()))
+    narrowest = last.length // _least_subtile(columns)
+    widths = (last.length >> times for times in range(narrowest.bit_length()))
     return tuple(columns // width for width in widths)
+
+
+def _least_subtile(columns: int) -> int:
+    """The fewest columns of a subtile of so many."""
+    *rest, last = parts(columns)
+    return min(last.length, MIN_SUBTILE_COLUMNS) if rest else MIN_SUBTILE_COLUMNS
 
 
 def has_aligned_slots(region: Region, rows: int, depth: int) -> bool:

@@ -85,18 +85,18 @@ class Maker:
         """Counts of a copy of an operand, with the rows of it that lie beyond the tensor's end, on the average: where
         it is the last tile's alone, the others have the bytes that this one does not ask for.
         """
-        return replace(self._box(member), paired=self.s.paired)
+        return replace(self._box(member, member.shape), paired=self.s.paired)
 
-    def _box(self, member: Member) -> Copy:
+    def _box(self, member: Member, shape: tuple[int, ...]) -> Copy:
         if len(member.view.roles) == 1:
-            return member.box(member.shape)
+            return member.box(shape)
         role, s = member.view.roles[-2], self.s
         tile = {row_role(s.swap): s.tile_rows, column_role(s.swap): s.columns}.get(role)
         if tile is None:
-            return member.box(member.shape)
+            return member.box(shape)
         extent = self.region.extent(role)
         share = 1 - extent / (math.ceil(extent / tile) * tile)
-        return replace(member.box(member.shape), outside=share * member.extent(role))
+        return replace(member.box(shape), outside=share * member.extent(role))
 
     def read(self, views: Iterable[View]) -> tuple[tuple[ValueKind, str], ...]:
         """The inputs of a step that reads the tiles of streamed tensors, each once."""
@@ -120,7 +120,7 @@ class Maker:
     def _load(self, member: Member) -> Load:
         """The copies of a tensor for all consumers."""
         shape = self.shape(member.view, self.s.tile_rows)
-        return Load(member, None, shape, member.box(shape))
+        return Load(member, None, shape, self._box(member, shape))
 
     def holds(self, part: Part, parts: Sequence[Part]) -> Iterator[Held]:
         """Tiles that one step leaves to later ones, which read them side by side, or in order where rows stream."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from wsopt.frontend.types import Region
 from wsopt.lowering.legal import (
+    MIN_PART_COLUMNS,
     MIN_SUBTILE_COLUMNS,
     has_aligned_slots,
     is_legal,
@@ -231,7 +232,8 @@ def _few_tiles(region: Region, machine: Machine) -> bool:
 def _columns(extent: int, least: int, machine: Machine, *, few: bool) -> Iterator[int]:
     """Columns of a product's tile, of so many in all: powers of two from the `least` up to what one instruction
     takes, no more than the extent needs; last, where sums are in registers, sums of powers of two: 192 = 128 + 64,
-    and the least one that holds all columns, 96 = 64 + 32, whose last part is an epilogue subtile or more of them.
+    and the least ones that hold all columns, 96 = 64 + 32 or 80 = 64 + 16, whose last part is an epilogue subtile or
+    more of them.
 
     Others have a part of which an instruction takes nearly as long as one of twice its columns: with them only a
     `few` tiles are cut.
@@ -239,10 +241,9 @@ def _columns(extent: int, least: int, machine: Machine, *, few: bool) -> Iterato
     sizes = [least << n for n in range((machine.mma_columns_max // least).bit_length())]
     yield from (size for size in sizes if size == least or size < 2 * extent)
     if target_of(machine).sums is Sums.REGISTERS:
-        whole = summed(extent, MIN_SUBTILE_COLUMNS)
         wanted = {_SUMMED_COLUMNS} if extent > parts(_SUMMED_COLUMNS)[0].length else set()
-        if sizes[0] < whole < sizes[-1] and whole not in sizes:
-            wanted.add(whole)
+        holding = {summed(extent, last) for last in (MIN_PART_COLUMNS, MIN_SUBTILE_COLUMNS)}
+        wanted |= {whole for whole in holding if sizes[0] < whole < sizes[-1] and whole not in sizes}
         if few:
             wanted.update(size for size in _SUMMED_OF_FEW if least < size < extent)
         yield from sorted(wanted)

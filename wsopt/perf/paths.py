@@ -135,9 +135,12 @@ def _short_rows(program: TileProgram, machine: Machine) -> float:
 
 
 def _outside(program: TileProgram, machine: Machine) -> float:
-    """Cycles that a tile's copies take for rows beyond tensors' ends; meanwhile they ask for nothing."""
+    """Cycles that a tile's copies take for rows beyond tensors' ends; meanwhile neither they nor those of the SM's
+    other blocks ask for anything.
+    """
     copies = (op.counts for op in program.of(OpKind.TMA_LOAD) if isinstance(op.counts, Copy))
-    return program.k_iterations * math.fsum(outside_cycles(one, machine) for one in copies)
+    each = math.fsum(outside_cycles(one, machine) for one in copies)
+    return program.structure.loops_an_sm * program.k_iterations * each
 
 
 _ROW_PIECE, _ROW_AHEAD = 20.7, 206.0

@@ -88,7 +88,6 @@ def helper_registers(structure: Structure) -> int:
     return COUNTING_REGISTERS if counts else HELPER_REGISTERS
 
 
-@of_loop
 def _least_helpers(program: TileProgram) -> int:
     """The same of a program, which may have more copies than such a warp holds addresses of."""
     least = helper_registers(program.structure)
