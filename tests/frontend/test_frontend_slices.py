@@ -163,6 +163,19 @@ def test_a_part_that_is_an_output_is_computed_once() -> None:
         np.testing.assert_array_equal(evaluate(moved, inputs)[name], wanted)
 
 
+def test_an_output_that_is_a_whole_joined_input_is_a_view_of_it() -> None:
+    g = GraphBuilder("joined")
+    joined = g.concat(g.input("x", (3, 8), "f32"), g.input("row", (1, 8), "f32"), axis=0)
+    row = g.slice(joined, axis=0, start=3, name="found")
+    g.output(g.neg(joined, name="y"), row, g.exp(row, name="z"))
+    graph = g.build()
+    moved = with_sliced_inputs(graph)
+    assert not any(node.op == "slice" for node in moved.nodes)
+    inputs = random_inputs(graph, 0)
+    for name, wanted in evaluate(graph, inputs).items():
+        np.testing.assert_array_equal(evaluate(moved, inputs)[name], wanted)
+
+
 STAY: dict[str, Of] = {
     "of an input": lambda g, x, w: g.slice(g.transpose(x, perm=(1, 0, 2)), axis=0, stop=2),
     "along running sums": lambda g, x, w: g.slice(g.cumsum(x, axis=2), axis=2, stop=2),

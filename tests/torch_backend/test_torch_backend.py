@@ -126,6 +126,18 @@ def test_an_input_that_is_written_holds_what_it_should() -> None:
     same((found, x, y), (plain, a, b))
 
 
+def test_a_row_of_a_result_is_written_and_read_again() -> None:
+    """The rows are joined of what was there and the new one, which is read of them at once."""
+
+    def model(x: Tensor) -> tuple[Tensor, Tensor]:
+        found = x @ W.T
+        found[3] += 1
+        found.relu_()
+        return found.softmax(-1), found
+
+    check(model, torch.randn(32, 128, dtype=B), expected=["matmul", "reduce_max sub exp reduce_sum div"])
+
+
 def test_a_buffer_that_is_written_is_not_constant() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:

@@ -127,7 +127,14 @@ class _Writer:
             self._name(found, node.name, anew=found not in before)
 
     def _name(self, found: str, name: str, *, anew: bool) -> None:
-        """Give a part the name of an output, under which others read it too if it is written `anew`."""
+        """Give a part the name of an output, under which others read it too if it is written `anew`. One that is an
+        input of the graph is handed on by a view of it.
+        """
+        if found not in self.nodes:
+            self.nodes[name] = derived(
+                name, "reshape", (found,), self._type, {"shape": self._type(found).shape}
+            )
+            return
         self.nodes[name] = replace(self.nodes[found], name=name)
         if anew:
             del self.nodes[found]
