@@ -46,6 +46,16 @@ CASES = {
     "patches": (IMAGE, lambda: torch.nn.Conv2d(4, 8, 4, stride=4)),
     "group_norm": (IMAGE, lambda: torch.nn.Sequential(torch.nn.GroupNorm(2, 4), torch.nn.SiLU())),
     "nearest": (IMAGE, lambda: Of(lambda x: F.interpolate(x, scale_factor=2) * 2)),
+    "nearest_and_windows": (IMAGE, lambda: torch.nn.Sequential(
+        torch.nn.Upsample(scale_factor=2), torch.nn.Conv2d(4, 6, 3, padding=1),
+        torch.nn.Upsample(scale_factor=2), torch.nn.Conv2d(6, 6, 1),
+        torch.nn.Upsample(scale_factor=2), torch.nn.MaxPool2d(3), torch.nn.Upsample(scale_factor=2),
+        torch.nn.AvgPool2d(2, padding=1), torch.nn.Upsample(scale_factor=2),
+        torch.nn.ConvTranspose2d(6, 2, 2, stride=2),
+    )),
+    "numbers_joined": ((3, 4, 5), lambda: Of(lambda x: torch.cat(
+        [torch.zeros_like(x[:, :1]), x.cumsum(1)[:, :-1], torch.full((3, 1, 5), 2.5), x[:, :2]], 1
+    ))),
     "argmax": ((4, 6), lambda: Of(lambda x: (x.argmax(-1), x.argmax(0, keepdim=True), x.argmax()))),
     "integers_divided": ((4, 8), lambda: Of(lambda x: x * torch.cos(torch.arange(0, 16, 2) / 16))),
     "many_joined": ((12, 4), lambda: Of(lambda x: torch.cat([x[i : i + 1] * i for i in range(11)]))),

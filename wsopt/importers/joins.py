@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsopt.graph.ops import OPS
-from wsopt.torch.repeats import written_out
+from wsopt.torch.repeats import filled, written_out
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer
 
@@ -18,8 +18,11 @@ def joined(w: Writer, values: Sequence[Value], axis: int) -> Value:
     if len(values) > most:
         parts = [joined(w, values[n : n + most], axis) for n in range(0, len(values), most)]
         return joined(w, parts, axis)
-    if any(not isinstance(value.tensor, str) for value in values):
-        raise Untaken("a number among tensors that are joined")
-    if not all(value.whole for value in values):
-        values = [written_out(w, value) for value in values]
-    return w.concat(values, axis)
+    dtype = next((w.dtype(value) for value in values if isinstance(value.tensor, str)), None)
+    if dtype is None:
+        raise Untaken("numbers alone that are joined")
+    whole = [
+        written_out(w, value) if isinstance(value.tensor, str) else filled(w, value, dtype)
+        for value in values
+    ]
+    return w.concat(whole, axis)

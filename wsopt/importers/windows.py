@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wsopt.importers.joins import joined
+from wsopt.torch.repeats import written_out
 from wsopt.torch.values import Shape, Untaken, Value
 from wsopt.torch.writer import Writer, number
 
@@ -86,6 +87,7 @@ def convolved(
     """A convolution: of one element a product of channels, of one channel a group a sum, of patches and else a
     product of joined neighbours.
     """
+    x = written_out(w, x)
     batch, channels, *image = x.shape
     outer, rank = weight.shape[0], len(image)
     places = window.places(tuple(image))
@@ -166,6 +168,7 @@ def spread(w: Writer, x: Value, weight: Value, bias: Value | None, window: Windo
         raise Untaken(
             "a transposed convolution whose windows overlap or are cut off; strides as long as them are said"
         )
+    x = written_out(w, x)
     batch, channels, *image = x.shape
     outer, rank = weight.shape[1], len(image)
     rows = w.view(_moved(w, x, 1, rank + 1), (math.prod((batch, *image)), channels))
@@ -194,6 +197,7 @@ def _moved(w: Writer, x: Value, axis: int, to: int) -> Value:
 
 def largest_of(w: Writer, x: Value, window: Window) -> Value:
     """The largest of what a window sees of an image."""
+    x = written_out(w, x)
     padded = window.with_room(w, x)
     if window.reaches_out:
         padded = w.elementwise("where", _inside(w, x, padded, window), padded, number(-math.inf))
@@ -202,6 +206,7 @@ def largest_of(w: Writer, x: Value, window: Window) -> Value:
 
 def mean_of(w: Writer, x: Value, window: Window, *, counts_room: bool) -> Value:
     """The mean of what a window sees, with the zeros around an image or without."""
+    x = written_out(w, x)
     padded = window.with_room(w, x)
     total = _together(w, "add", padded, window, x)
     if counts_room or not window.reaches_out:
