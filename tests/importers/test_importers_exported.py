@@ -54,8 +54,9 @@ CASES = {
         torch.nn.ConvTranspose2d(6, 2, 2, stride=2),
     )),
     "numbers_joined": ((3, 4, 5), lambda: Of(lambda x: torch.cat(
-        [torch.zeros_like(x[:, :1]), x.cumsum(1)[:, :-1], torch.full((3, 1, 5), 2.5), x[:, :2]], 1
+        [torch.zeros_like(x[:, :1]), x.cumsum(1), torch.full((3, 1, 5), 2.5), x[:, :2], x.new_zeros(3, 1, 5)], 1
     ))),
+    "zeros_in_front": ((3, 4, 5), lambda: Of(lambda x: torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1] * 2], 1))),
     "argmax": ((4, 6), lambda: Of(lambda x: (x.argmax(-1), x.argmax(0, keepdim=True), x.argmax()))),
     "integers_divided": ((4, 8), lambda: Of(lambda x: x * torch.cos(torch.arange(0, 16, 2) / 16))),
     "many_joined": ((12, 4), lambda: Of(lambda x: torch.cat([x[i : i + 1] * i for i in range(11)]))),
