@@ -68,7 +68,7 @@ class Report:
             f"{self.share:.1%} of the operations of products and attention ({self.flops:.3g}), "
             f"{self.share_of_bytes:.1%} of the bytes that operations would move one by one"
         )
-        parts = [head]
+        parts = [head if self.graphs else "no graph was compiled, and so there are no pieces"]
         parts += [f"  {_told(line)}" for line in self.taken]
         if self.refused:
             parts += ["not taken:", *(f"  {_told(line)}: {line.judged.refusal}" for line in self.refused)]
