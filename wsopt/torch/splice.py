@@ -136,7 +136,7 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 def _given(made: Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.Node) -> fx.Node:
     """The tensor of an FX node, which `node` computes now, in a piece's shape and strides."""
     if bound.dims is not None:
-        return _without_repeats(made, bound)
+        return _without_repeats(made, bound, node)
     if bound.spread is not None:
         seen, repeated = bound.spread
         if node.meta["val"].dtype is not bound.dtype:
@@ -157,10 +157,10 @@ def _given(made: Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.
     return node
 
 
-def _without_repeats(made: Maker, bound: Bound) -> fx.Node:
+def _without_repeats(made: Maker, bound: Bound, node: fx.Node) -> fx.Node:
     """The elements of an FX node's tensor that it does not repeat."""
     atoms = [atom for dim in bound.dims or () for atom in dim]
-    node = made.shaped(bound.source, tuple(atom.extent for atom in atoms))
+    node = made.shaped(node, tuple(atom.extent for atom in atoms))
     for axis, atom in enumerate(atoms):
         if atom.repeated:
             node = made.call(aten.slice.Tensor, node, axis, 0, 1)
