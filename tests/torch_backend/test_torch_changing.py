@@ -251,6 +251,22 @@ def test_axes_of_one_symbol_are_joined_where_they_stay_in_order() -> None:
         joined(square((2, 1, 0)), run)
 
 
+def test_joining_is_tried_only_where_something_can_come_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in a graph of one dimension that an input tells, and in one of two for each run of axes once."""
+    tried: list[object] = []
+    counted = lambda graph, run: (tried.append(run), joined(graph, run))[1]  # noqa: E731
+    monkeypatch.setattr("wsopt.torch.changing.joined", counted)
+    known = {name: Symbol(2, symbols.LARGEST, False, 16, None, None, 0) for name in ("s0", "s1")}  # type: ignore[arg-type]
+    assert changing_of(square((2, 0, 1)), Symbols(known)) is not None
+    assert tried == []
+    two = tuple(Size((((name,), 1),), {name: 16}) for name in known)
+    x = Input("i0", TensorType((*two, 64), DType.BF16), False, None)
+    found = changing_of(Graph("piece", "", (x,), (), ("i0",)), Symbols(known))
+    assert found is not None
+    assert [str(one.type) for one in found[0].graph.generic.inputs] == ["bf16[n, 64]"]
+    assert tried == [two]
+
+
 def test_an_order_of_joined_axes() -> None:
     assert joined_order((0, 2, 3, 1), (2, 5, 7, 32), (2, 35, 32)) == (0, 2, 1)
     with pytest.raises(Untaken, match="in memory alone"):

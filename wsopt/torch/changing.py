@@ -122,7 +122,7 @@ def _based(graph: Graph, symbols: Symbols) -> tuple[Graph, tuple[Monomial, ...]]
     symbols that are its dimensions.
     """
     best = _untold(graph, symbols)
-    for run in runs(graph):
+    for run in runs(graph) if best > _LEAST else ():
         try:
             found = joined(graph, run)
         except Untaken:
@@ -132,10 +132,14 @@ def _based(graph: Graph, symbols: Symbols) -> tuple[Graph, tuple[Monomial, ...]]
     return graph, _bases(graph)
 
 
+_LEAST = (0, 1)
+"""What `_untold` says of a graph of one dimension that an input tells: no axes have to be joined there."""
+
+
 def _untold(graph: Graph, symbols: Symbols) -> tuple[int, int]:
     """How many dimensions of a graph no input tells, and how many there are."""
     named = {f"d{number}": base for number, base in enumerate(_bases(graph))}
-    told = told_by(_generic(graph, named).inputs, _dims(named, symbols))
+    told = told_by(_generic(replace(graph, nodes=(), outputs=()), named).inputs, _dims(named, symbols))
     return len(named) - len(told), len(named)
 
 

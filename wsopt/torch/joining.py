@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from wsopt.graph.extents import Extent
 from wsopt.graph.infer import OpFault
@@ -29,15 +30,20 @@ def joined(graph: Graph, run: Shape) -> Graph:
     Raises Untaken where an operation goes along one of them, or where its operands have them in different ways.
     """
     types: dict[str, TensorType] = {}
+    known: dict[Shape, _Axes] = {}
+
+    def axes_of(shape: Shape) -> _Axes:
+        return known.setdefault(shape, _Axes(shape, run))
+
     inputs, nodes = list[Input](), list[Node]()
     for item in graph.inputs:
-        axes = _Axes(item.type.shape, run)
+        axes = axes_of(item.type.shape)
         types[item.name] = TensorType(axes.joined, item.type.dtype)
         strides = item.strides if len(axes.joined) == item.type.rank else None
         inputs.append(replace(item, type=types[item.name], strides=strides))
     for node in graph.nodes:
         source = graph.type_of(node.tensors[0]).shape if node.tensors else node.type.shape
-        axes, result = _Axes(source, run), _Axes(node.type.shape, run)
+        axes, result = axes_of(source), axes_of(node.type.shape)
         attrs = {name: _attr(node, name, value, axes, result) for name, value in node.attrs}
         operands = tuple(types[x] if isinstance(x, str) else NUMBERS[type(x)] for x in node.inputs)
         types[node.name] = _inferred(node, operands, attrs, result.joined)
@@ -53,14 +59,14 @@ def _runs(shape: Shape) -> Iterator[Shape]:
             yield part
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Axes:
     """The axes of a shape, and those that come of them when each `run` of extents is one."""
 
     shape: Shape
     run: Shape
 
-    @property
+    @cached_property
     def starts(self) -> tuple[int, ...]:
         """Where runs begin. Untaken where one begins within another, as of extents that are alike."""
         count = len(self.run)
@@ -69,7 +75,7 @@ class _Axes:
             raise Untaken("which axes they are is not told by their extents")
         return tuple(found)
 
-    @property
+    @cached_property
     def joined(self) -> Shape:
         """The shape with each run as one extent."""
         starts, inside = self.starts, self.inside
@@ -78,12 +84,12 @@ class _Axes:
             whole.get(n, extent) for n, extent in enumerate(self.shape) if n in whole or n not in inside
         )
 
-    @property
+    @cached_property
     def inside(self) -> frozenset[int]:
         """The axes that are a part of a run."""
         return frozenset(start + place for start in self.starts for place in range(len(self.run)))
 
-    @property
+    @cached_property
     def places(self) -> Mapping[int, int]:
         """The axes that are left, and where they are then; of a run its first."""
         left = [n for n in range(len(self.shape)) if n in self.starts or n not in self.inside]
