@@ -68,6 +68,20 @@ def test_shapes_and_masks_are_computed(tmp_path: Path) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_elements_of_a_known_table_are_computed_however_long_it_is(tmp_path: Path) -> None:
+    """Types of tokens by position, as an exporter writes them of a buffer."""
+    body = """g (float[2, 5] x) => (float[2, 5] y) {
+        at = GatherElements <axis = 1> (table, places)
+        kinds = Cast <to = 1> (at)
+        y = Add (x, kinds)
+    }"""
+    table = np.arange(160).reshape(2, 80) % 3
+    places = np.array([[0, 7, 14, 21, -1], [1, 8, 15, 22, -2]])
+    found = import_onnx(written(tmp_path, body, table=table, places=places), {})
+    (kinds,) = found.contents().values()
+    np.testing.assert_array_equal(kinds, np.take_along_axis(table, places, 1).astype(np.float32))
+
+
 def test_open_extents_are_told_all_at_once(tmp_path: Path) -> None:
     path = written(tmp_path, HEADS, **CONSTANTS)
     with pytest.raises(InputError) as caught:

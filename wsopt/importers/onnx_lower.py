@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from wsopt.errors import InternalError
 from wsopt.graph.types import DType
@@ -174,6 +175,15 @@ def _computed(found: Lowered, node: onnx.NodeProto) -> bool:
     return True
 
 
+class GatherElements(OpRun):  # type: ignore[misc]  # ONNX says no types for it
+    """The operation of this name: ONNX's reference fails where an axis is long, or several are picked of a row."""
+
+    op_domain = ""
+
+    def _run(self, data: Array, indices: Array, axis: int | None = None) -> tuple[Array]:
+        return (np.take_along_axis(data, indices.astype(np.int64), axis or 0),)
+
+
 def _evaluated(found: Lowered, node: onnx.NodeProto, given: list[str]) -> list[Array] | None:
     """The results of a node by ONNX's reference; None where that has no operation of this version. Raises Untaken
     where it does not know it.
@@ -188,7 +198,7 @@ def _evaluated(found: Lowered, node: onnx.NodeProto, given: list[str]) -> list[A
         helper.make_graph([node], "node", inputs, outputs), opset_imports=found.file.model.opset_import
     )
     try:
-        evaluator = ReferenceEvaluator(model)
+        evaluator = ReferenceEvaluator(model, new_ops=[GatherElements])
     except RuntimeError:  # by which it says that it begins with a later version
         return None
     try:
