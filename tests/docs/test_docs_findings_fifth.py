@@ -59,3 +59,17 @@ def test_one_row_for_each_consumer() -> None:
     assert of(saved, 4)["rows"] == 2 * of(saved, 4)["consumers"]
     told = f"took {us(norm, 1)} us so and {us(norm, 2)} with one consumer of eight warps"
     assert f"{told}, those with saved statistics {us(saved, 1)} us, and {us(saved, 4)} with two rows" in PAGE
+
+
+def test_rows_beyond_the_end() -> None:
+    """The survey measured the graph of 40 rows; here are its neighbours."""
+    found = measured("calibration/h200_rows_beyond")["variants"]
+    of = {(one["rows"], one["columns"]): one for one in found}
+    wide = {rows: f"{of[rows, 64]['us']:.1f}" for rows in (40, 48, 64)}
+    assert (
+        f"was predicted {of[40, 64]['predicted_us']:.1f} us and took {wide[40]}, with 48 rows {wide[48]}"
+        in PAGE
+    )
+    assert f"by the same tiles, {wide[64]} as predicted" in PAGE
+    assert f"{of[64, 64]['predicted_us']:.1f}" == wide[64]
+    assert f"With 48 it takes {of[40, 48]['us']:.1f} us" in PAGE

@@ -1,4 +1,6 @@
-"""Tiles of products with 192 columns: two accumulators, and an epilogue whose subtiles lie in one of them."""
+"""Tiles of products whose columns are sums of powers of two, such as 192 and 48: several accumulators, and subtiles
+of an epilogue that lie in one of them.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,20 @@ def cast_weights(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(g.cast(q, dtype="bf16"), w, transpose_b=True, name="p"), dtype="bf16", name="y")
 
 
+def few_rows(g: GraphBuilder) -> Symbol:
+    """y = gelu(x w' + b), of 40 rows."""
+    x, w = g.input("x", (40, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
+    b = g.input("b", (1024,), "bf16", constant=True)
+    return g.cast(g.gelu(g.matmul(x, w, transpose_b=True, name="p") + b), dtype="bf16", name="y")
+
+
+def few_rows_of_bytes(g: GraphBuilder) -> Symbol:
+    """The same of 104 rows, with weights of 8 bits and a scale a row of them."""
+    x, q = g.input("x", (104, 512), "bf16"), g.input("q", (1024, 512), "i8", constant=True)
+    w = g.dequantize(q, g.input("s", (1024, 1), "f32", constant=True), 512)
+    return g.cast(g.matmul(x, g.cast(w, "bf16"), transpose_b=True, name="p"), dtype="bf16", name="y")
+
+
 def cut(**fields: object) -> builds.Structure:
     return structure(192, 64, **{"consumers": 2, "subtiles": 3, **fields})  # type: ignore[arg-type]
 
@@ -41,6 +57,8 @@ CASES = {
     "transposed": (builds.transposed, cut()),
     "promoted": (builds.scaled, structure(192, 128, 2, subtiles=3)),
     "cast in registers": (cast_weights, cut()),
+    "40 rows": (few_rows, structure(48, 128, swap=True, subtiles=3)),
+    "104 rows by weights of bytes": (few_rows_of_bytes, structure(112, 128, subtiles=7)),
 }
 emitted = kernels_of(CASES)
 

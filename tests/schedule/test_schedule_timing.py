@@ -9,6 +9,9 @@ from dataclasses import fields, replace
 import pytest
 from schedule_examples import Example, attention, region, structure
 
+from wsopt.frontend.region import find_region
+from wsopt.graph.builder import GraphBuilder
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf import paths, timing
 from wsopt.perf.copies import load_cycles
@@ -446,6 +449,23 @@ def test_rows_beyond_the_end_and_short_pieces_slow_device_memory(card: Machine) 
     assert copies
     assert late == pytest.approx(card.seconds(cycles) * 1e6, rel=0.05)
     assert latency.tma_store
+    two = replace(with_copies(outside=10.0), structure=replace(program.structure, occupancy=2))
+    one = replace(program, structure=two.structure)
+    waves = paths.waves_of(one, card)
+    both = paths.memory_floors_us(two, card)[0] - paths.memory_floors_us(one, card)[0]
+    assert both == pytest.approx(2 * late * waves / 3, rel=0.1)
+
+
+@pytest.mark.parametrize(("rows", "beyond"), [(40, 24), (64, 0), (96, 16)])
+def test_rows_beyond_the_end_count_where_weights_are_computed(rows: int, beyond: int, card: Machine) -> None:
+    g = GraphBuilder("widened")
+    x, q = g.input("x", (rows, 256), "bf16"), g.input("q", (128, 256), "i8", constant=True)
+    g.output(g.cast(g.matmul(x, g.cast(q, "bf16"), transpose_b=True), "bf16", name="y"))
+    region = find_region(g.build())
+    program = lower(region, next(s for s in structures(region, card) if s.columns == 64), card)
+    (copy,) = (op.counts for op in program.of(OpKind.TMA_LOAD) if op.id.subject == "x")
+    assert isinstance(copy, Copy)
+    assert copy.outside == beyond
 
 
 def test_energy_is_spent_over_the_time_of_the_bytes(card: Machine) -> None:
