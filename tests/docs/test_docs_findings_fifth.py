@@ -73,3 +73,15 @@ def test_rows_beyond_the_end() -> None:
     assert f"by the same tiles, {wide[64]} as predicted" in PAGE
     assert f"{of[64, 64]['predicted_us']:.1f}" == wide[64]
     assert f"With 48 it takes {of[40, 48]['us']:.1f} us" in PAGE
+    parts = {row["folder"]: row for row in measured("calibration/h200_few_rows_parts")["rows"]}
+
+    def both(name: str) -> str:
+        before, after = (parts[f"{when}/{name}"]["kernel_graph"]["median_us"] for when in ("before", "after"))
+        return f"{before:.1f} -> {after:.1f} us"
+
+    ratio = parts["after/p40_4096_4096"]["baselines"][0]["graph_ratio"]
+    assert f"40 rows by 4096 x 4096 {both('p40_4096_4096')} ({ratio:.2f} of cuBLAS), by 14,336 x 4096" in PAGE
+    assert (
+        f"by 14,336 x 4096 {both('p40_14336_4096')}, 80 rows by 8192 x 8192 {both('p80_8192_8192')}" in PAGE
+    )
+    assert f"and 48 by 8192 x 4096 {both('p48_8192_4096')}." in PAGE

@@ -67,6 +67,18 @@ def test_models_beside_autotuned_ones() -> None:
     assert max(max(row["error"].values()) for row in rows.values()) < 0.03
 
 
+def test_models_as_they_came() -> None:
+    told = page("torch.md")
+    for row in read("models/h200_later_models.json")["rows"]:
+        plain, graph = (medians(row, key) for key in ("plain_us", "graph_us"))
+        ratios = [one["inductor"] / one["predicted"] for one in (plain, graph)]
+        name = row["model"].replace(",", ", ").replace("|", "/")
+        times = f"{plain['predicted']:,.1f} | {plain['inductor']:,.1f} | {ratios[0]:.2f} | {ratios[1]:.2f}"
+        assert f"| `{name}` | {times} | {row['first_s']['predicted']} |" in told
+        assert row["error"]["predicted"] < max(1.2 * row["error"]["inductor"], 1e-3)
+        assert min(ratios) > 1
+
+
 def test_more_models_beside_autotuned_ones() -> None:
     told, rows = (
         page("torch.md"),
