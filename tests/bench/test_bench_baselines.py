@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from wsopt.bench.baselines import build_baseline  # noqa: E402
+from wsopt.bench.baselines import build_baseline, check_computes  # noqa: E402
 from wsopt.bench.eager_source import Inapplicable  # noqa: E402
 from wsopt.runtime.inputs import random_inputs  # noqa: E402
 from wsopt.runtime.raw_graph import RawGraph, raw_graph  # noqa: E402
@@ -73,3 +73,11 @@ def test_names() -> None:
         build_baseline("sdpa", graph)
     with pytest.raises(ValueError, match="no baseline 'other'"):
         build_baseline("other", graph)
+
+
+def test_views_of_inputs_are_no_baseline() -> None:
+    x, w = torch.ones(4, 6), torch.ones(6)
+    with pytest.raises(Inapplicable, match="views of the inputs"):
+        check_computes((x.T, w[1:]), (x, w))
+    check_computes((x.T, x + 1), (x, w))
+    check_computes((), (x,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,6 +113,13 @@ def _attention(graph: RawGraph, schedule: Mapping[str, Any] | None) -> Call:
     data = (schedule or {}).get("region")
     known = {name: shape for name, (shape, _) in shapes(graph).items()}
     return attention_call(graph, None if data is None else raw_region(data), known)
+
+
+def check_computes(outputs: Outputs, inputs: Iterable[Tensor]) -> None:
+    """Raise Inapplicable where nothing is computed: all outputs are views of inputs, as of a permutation."""
+    given = {one.untyped_storage().data_ptr() for one in inputs}
+    if outputs and all(one.untyped_storage().data_ptr() in given for one in outputs):
+        raise Inapplicable("its outputs are views of the inputs: it moves no bytes")
 
 
 def _check_bound_by_bytes(schedule: Mapping[str, Any]) -> None:

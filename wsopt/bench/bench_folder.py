@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from wsopt.agreement.judge import Agreement, Expected
-from wsopt.bench.baselines import build_baseline
+from wsopt.bench.baselines import build_baseline, check_computes
 from wsopt.bench.bench_options import AGAINST, BenchOptions, count_sets
 from wsopt.bench.cuda_clock import CudaClock, captured
 from wsopt.bench.eager_source import Inapplicable, Missing
@@ -151,6 +151,7 @@ def _entry(
         calls = [baseline.bind(graph, item.inputs) for item in sets]
         outputs = calls[0]()
         hang.wait(options.hang_s, name)
+        check_computes(outputs, sets[0].inputs.values())
     except Inapplicable as reason:
         status = "missing" if isinstance(reason, Missing) else "inapplicable"
         return _Entry(BaselineRow(name, status, str(reason)), None)
