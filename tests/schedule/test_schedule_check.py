@@ -301,6 +301,21 @@ def test_a_warp_that_starts_many_copies_has_more_registers(
     assert budget.consumers_registers(program, h200) == registers[0]
 
 
+def test_programs_of_one_loop_have_the_registers_of_their_own_structures(h200: Machine) -> None:
+    """Flat rows whose blocks take tiles at run time count them; others of the same loop do not."""
+    g = GraphBuilder("flat")
+    g.output(g.cast(g.softmax(g.input("x", (4096, 5025), "bf16")), "bf16", name="y"))
+    region = find_region(g.build())
+    found = [one for one in structures(region, h200) if one.flat and not one.resident]
+    assert {budget.helper_registers(one) for one in found} == {24, 40}
+    for one in found:
+        program = lower(region, one, h200)
+        least = budget.least_buffers(program)
+        (loader, *_) = (p for p in budget.partitions(program, least, h200) if p.role is PartitionRole.LOADER)
+        assert loader.registers == budget.helper_registers(one)
+        assert budget.consumers_registers(program, h200) == budget.consumer_registers(one, h200)
+
+
 # --- the emitter and the prediction -------------------------------------------------------------------
 
 
