@@ -35,7 +35,7 @@ def axis_extents(view: View) -> tuple[Integer, ...]:
     return tuple(
         shape[group[0]] + -left[role]
         if role in left
-        else _extent([shape[dim] for dim in (group[:1] + group[-1:] if cut and group[2:] else group)], *part)
+        else _extent([shape[dim] for dim in (group[-2:] if cut else group)], *part)
         for role, cut, (group, part) in zip(view.roles, cutouts, _axes(view), strict=True)
     )
 
