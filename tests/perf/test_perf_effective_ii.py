@@ -74,7 +74,9 @@ def card(h200: Machine) -> Machine:
 def demand(path: float = 100, tensor: float = 100, *, gpc: float = 0, energy: float = 0) -> Demand:
     """A K-block whose lines hold the path for so many cycles of 1000 MHz, and nothing outside the loop."""
     lines = 64 * path
-    return Demand(lines=lines, data=lines, gpc=32 * gpc, tensor=tensor, energy=energy, between=0, alone=False)
+    return Demand(
+        lines=lines, data=lines, touched=lines, gpc=32 * gpc, tensor=tensor, energy=energy, between=0, alone=False
+    )  # fmt: skip
 
 
 def k_block(asked: Demand, card: Machine, slots: int) -> float:
@@ -156,6 +158,7 @@ def test_deeper_rings_are_never_slower(h200: Machine) -> None:
         ends = {
             "lines": (4e3, 1e5),
             "data": (4e3, 1e5),
+            "touched": (4e3, 1e5),
             "gpc": (1e3, 3e4),
             "tensor": (64, 2048),
             "energy": (0, 4e3),
@@ -269,18 +272,26 @@ def test_a_group_is_no_higher_than_the_rows_are(card: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pitch", "lines"),
+    ("pitch", "touched", "split"),
     # Rows of 128 bytes begin in every 16th, 32th, 64th byte of a line; where they begin within a sector of
-    # 32 bytes a line costs half as much again.
-    [(1024, 1.0), (1040, (2 - 1 / 8) * 1.5), (1056, 2 - 1 / 4), (1072, (2 - 1 / 8) * 1.5), (1088, 2 - 1 / 2)],
+    # 32 bytes a line costs L2 half as much again, and the SM that copies it no more than another.
+    [
+        (1024, 1, 1),
+        (1040, 2 - 1 / 8, 1.5),
+        (1056, 2 - 1 / 4, 1),
+        (1072, 2 - 1 / 8, 1.5),
+        (1088, 2 - 1 / 2, 1),
+    ],
 )
-def test_rows_that_begin_within_a_line(card: Machine, pitch: int, lines: float) -> None:
+def test_rows_that_begin_within_a_line(card: Machine, pitch: int, touched: float, split: float) -> None:
+    lines = touched * split
     assert costs.copy_lines(Copy(64, 128, pitch), card) == 64 * 128 * lines
     # A row of two swizzles is copied in two pieces, each of which begins where the row does.
     assert costs.copy_lines(Copy(64, 256, pitch), card) == 2 * 64 * 128 * lines
     found = k_block_demand(plain(4096, 4096, pitch // 2), CUT, card)
     assert found.lines == 256 * 128 * lines
-    assert found.gpc == 8 * 16384 * lines / 16
+    assert found.touched == 256 * 128 * touched
+    assert found.gpc == 8 * 16384 * touched / 16
 
 
 def test_half_a_line_that_begins_within_a_sector(card: Machine) -> None:

@@ -92,12 +92,16 @@ def test_the_last_tiles_end_with_the_tensor(
 )
 def test_few_sms_have_a_larger_share_of_the_paths(card: Machine, active: float, cycles: int) -> None:
     demand = Demand(
-        lines=2 * TILE, data=2 * TILE, gpc=0, tensor=1, energy=0, between=0, alone=False, active=active
-    )
+        lines=2 * TILE, data=2 * TILE, touched=2 * TILE, gpc=0, tensor=1, energy=0, between=0, alone=False,
+        active=active,
+    )  # fmt: skip
     assert path_cycles(demand, card, 1000.0) == cycles
     # Neighbours that are gone share no copies: a GPC's SMs fetch all that each of them reads, but not more.
     wide = replace(demand, gpc=TILE)
     assert path_cycles(wide, card, 1000.0) == max(cycles, min(512, round(1024 * active)))
+    # Of rows that straddle lines an SM takes whole lines, however few there are.
+    straddling = replace(demand, data=TILE)
+    assert path_cycles(straddling, card, 1000.0) == cycles
 
 
 def test_a_loop_of_few_sms_is_no_slower(card: Machine) -> None:

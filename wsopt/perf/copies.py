@@ -56,22 +56,31 @@ def memory_cycles(
 
 @functools.lru_cache(maxsize=1024)  # every order of tiles asks for the same few copies
 def copy_lines(copy: Copy, machine: Machine) -> float:
-    """Bytes of the L2 lines that a copy's box touches.
+    """Bytes of the L2 lines that a copy's box touches, as the L2 that all SMs share has to give them: where rows do
+    not start with a sector, each line costs more.
+    """
+    split = _step(copy, machine.l2_line_bytes) < machine.l2_sector_bytes
+    return whole_lines(copy, machine.l2_line_bytes) * (machine.sector_split_factor if split else 1.0)
+
+
+@functools.lru_cache(maxsize=1024)
+def whole_lines(copy: Copy, line: int) -> float:
+    """Bytes of the lines of so many bytes that a copy's box touches, as the SM that copies it takes them.
 
     A row narrower than a line still costs one; rows that do not start with a line straddle another, on the
-    average over the places where they can start, and where they do not start with a sector either, each line
-    costs more. So do the rows of every other tile that is one and a half lines wide. A row wider than a swizzle is
-    copied in pieces of one, and each of them straddles.
+    average over the places where they can start. So do the rows of every other tile that is one and a half lines
+    wide. A row wider than a swizzle is copied in pieces of one, and each of them straddles.
     """
-    line = machine.l2_line_bytes
-    step = math.gcd(copy.pitch_bytes, copy.row_bytes, line)
-    lines = 0.0
+    lines, straddling = 0.0, 1 - _step(copy, line) / line
     for part in parts(copy.row_bytes):
         pieces = math.ceil(part.length / _SWIZZLE_BYTES)
-        lines += pieces * max(1.0, part.length / pieces / line + 1 - step / line)
-    if step < machine.l2_sector_bytes:
-        lines *= machine.sector_split_factor
+        lines += pieces * max(1.0, part.length / pieces / line + straddling)
     return copy.rows * lines * line
+
+
+def _step(copy: Copy, line: int) -> int:
+    """Bytes of whose multiples the places are at which a box's rows begin within a line."""
+    return math.gcd(copy.pitch_bytes, copy.row_bytes, line)
 
 
 def copy_issue(machine: Machine) -> int:

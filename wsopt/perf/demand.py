@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
-from wsopt.perf.copies import copy_lines
+from wsopt.perf.copies import copy_lines, whole_lines
 from wsopt.perf.costs import PROMOTION, cost, mma_cycles, rest_cycles, tensor_cycles
 from wsopt.program.demand import Demand
 from wsopt.program.facts import Member, Product, TileGrid
@@ -29,14 +29,15 @@ from wsopt.tensors.views import Role
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Copies of a tensor that a K-block of a block asks for: how many, the bytes of L2 lines that each touches, and
-    those of each that its GPC asks for; `nbytes` are of all that is read of the tensor. The rows of a tile that
-    straddle lines count with those.
+    """Copies of a tensor that a K-block of a block asks for: how many, the bytes of L2 lines that each takes of L2,
+    those that it has `touched`, and those that its GPC asks for; `nbytes` are of all that is read of the tensor. The
+    rows of a tile that straddle lines count with those.
     """
 
     by_rows: bool
     copies: int
     lines: float
+    touched: float
     of_gpc: float
     nbytes: int
 
@@ -49,9 +50,10 @@ def asked_of(program: TileProgram, machine: Machine) -> tuple[Asked, ...]:
 
 def _asked(member: Member, machine: Machine) -> Asked:
     box = member.box(member.shape)
-    lines = copy_lines(box, machine)
-    straddled = lines if box.pitch_bytes % machine.l2_line_bytes else 0.0
-    return Asked(member.by_rows, member.copies, lines, max(member.copy_bytes, straddled), member.view.nbytes)
+    lines, touched = copy_lines(box, machine), whole_lines(box, machine.l2_line_bytes)
+    straddled = touched if box.pitch_bytes % machine.l2_line_bytes else 0.0
+    of_gpc = max(member.copy_bytes, straddled)
+    return Asked(member.by_rows, member.copies, lines, touched, of_gpc, member.view.nbytes)
 
 
 def _members(program: TileProgram) -> Iterator[Member]:
@@ -68,6 +70,7 @@ def with_gpc(apart: Demand, program: TileProgram, grid: TileGrid, machine: Machi
     return Demand(
         lines=apart.lines,
         data=apart.data,
+        touched=apart.touched,
         gpc=gpc_bytes(program, grid, machine, waited_for=True),
         tensor=apart.tensor,
         energy=apart.energy + machine.power_cycles_per_gpc_byte * gpc_bytes(program, grid, machine),
@@ -83,7 +86,8 @@ def with_gpc(apart: Demand, program: TileProgram, grid: TileGrid, machine: Machi
 def demand_apart(program: TileProgram, machine: Machine) -> Demand:
     """The demand of a K-block without what depends on the order of tiles: the bytes that its GPC asks for."""
     s, whole = program.structure, program.whole
-    lines = _lines(asked_of(program, machine))
+    asked = asked_of(program, machine)
+    lines, touched = _lines(asked), sum(one.touched * one.copies for one in asked)
     product = Product(s.rows, s.columns, s.depth, whole.dtype, s.consumer_warps, paired=s.paired)
     arithmetic = mma_cycles(product, machine) * s.at_once * whole.products
     tensor = max(arithmetic, _instructions_cycles(program, product, machine) * s.at_once * whole.products)
@@ -96,11 +100,12 @@ def demand_apart(program: TileProgram, machine: Machine) -> Demand:
         machine.tensor_energy(whole.dtype.value) * arithmetic * (1 - machine.paired_blocks_loss * s.paired)
         + machine.power_cycles_per_alu_cycle * promotion * s.at_once
         + machine.power_cycles_per_shared_byte * (whole.products * operands) * s.at_once
-        + machine.power_cycles_per_l2_byte * lines
+        + machine.power_cycles_per_l2_byte * touched
     )
     return Demand(
         lines=lines,
         data=sum(member.nbytes for member in _members(program)),
+        touched=touched,
         gpc=0,
         tensor=tensor,
         energy=energy,
@@ -167,6 +172,7 @@ def last_demand(program: TileProgram, grid: TileGrid, demand: Demand, machine: M
         demand,
         lines=lines,
         data=demand.data * share,
+        touched=demand.touched * share,
         gpc=demand.gpc * share,
         active=active / places,
     )

@@ -56,7 +56,7 @@ def path_cycles(demand: Demand, machine: Machine, clock_mhz: float) -> int:
     if demand.active == 1.0:
         return max(own, gpc)
     apart = load_cycles(lines * demand.active, machine, clock_mhz, distinct=True)
-    alone = demand.data / machine.tma_bytes_per_cycle
+    alone = demand.touched / machine.tma_bytes_per_cycle
     return math.ceil(min(max(own, gpc), max(own * demand.active, min(gpc, apart), alone)))
 
 

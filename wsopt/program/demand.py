@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Demand:
     """Demand of one K-block: bytes of L2 lines, of those that its GPC fetches, cycles of the tensor core.
 
-    `data` are the bytes themselves, which one SM alone gets at its own rate, of whatever lines they are a part;
+    `data` are the bytes themselves, and `touched` what one SM alone fetches of lines for them, at its own rate;
     `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its K-blocks.
     `alone` where one consumer at a time has products under way, and waits for them: what it waits for, nobody fills.
     Products into tensor memory queue up behind each other, whoever reads the sums. `active` is the
@@ -19,6 +19,7 @@ class Demand:
 
     lines: float
     data: float
+    touched: float
     gpc: float
     tensor: float
     energy: float
