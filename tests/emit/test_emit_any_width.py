@@ -121,8 +121,8 @@ def test_a_store_beyond_the_end_is_found(gone: str) -> None:
 
 def test_weights_that_are_not_padded_are_refused_by_the_launch() -> None:
     made = build(graph_of(constant), structure(2), 96)
-    assert '"w": "padded"' in made.source
-    dense = made.source.replace('"w": "padded"', '"other": "padded"')
+    assert '"w": "lines"' in made.source
+    dense = made.source.replace('"w": "lines"', '"other": "lines"')
     assert "strides have to be multiples of 16 bytes" in (case(made.graph).fault(dense, 1) or "")
 
 

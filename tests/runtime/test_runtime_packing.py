@@ -17,7 +17,9 @@ pytestmark = pytest.mark.torch
 @pytest.fixture(autouse=True)
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        packing, "PACKED", {"q": "four_bits", "w": "eight_bits", "s": "turned", "p": "padded"}
+        packing,
+        "PACKED",
+        {"q": "four_bits", "w": "eight_bits", "s": "turned", "p": "padded", "l": "lines"},
     )
     monkeypatch.setattr(packing, "_COPIES", {})
 
@@ -52,10 +54,11 @@ def test_what_is_turned_keeps_its_numbers_and_what_is_none() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float8_e4m3fn"])
-def test_what_is_padded_begins_each_row_at_a_multiple_of_16_bytes(dtype: str) -> None:
-    given = torch.randn(7, 13).to(getattr(torch, dtype))
-    found = packing.prepack(p=given)["p"]
-    assert found.stride() == (-(-13 * given.element_size() // 16) * 16 // given.element_size(), 1)
+@pytest.mark.parametrize(("name", "whole"), [("p", 16), ("l", 128)])
+def test_what_is_padded_begins_each_row_at_a_multiple_of_bytes(dtype: str, name: str, whole: int) -> None:
+    given = torch.randn(7, 77).to(getattr(torch, dtype))
+    found = packing.prepack(**{name: given})[name]
+    assert found.stride() == (-(-77 * given.element_size() // whole) * whole // given.element_size(), 1)
     assert torch.equal(found.contiguous().view(torch.uint8), given.view(torch.uint8))
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from wsopt.errors import LoweringError
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
-from wsopt.tensors.views import FRAGMENT, K_BLOCK, TMA_BITS, Packing, Role, Source, View
+from wsopt.tensors.views import FRAGMENT, K_BLOCK, LINE_BITS, TMA_BITS, Packing, Role, Source, View
 
 
 def pack_constants(region: Region) -> Region:
@@ -24,8 +24,8 @@ def pack_constants(region: Region) -> Region:
     products = tuple(
         replace(
             one,
-            left=_padded(region, one.left) if isinstance(one.left, View) else one.left,
-            right=_padded(region, one.right),
+            left=_in_lines(region, one.left) if isinstance(one.left, View) else one.left,
+            right=_in_lines(region, one.right),
         )
         for one in region.contractions
     )
@@ -70,11 +70,29 @@ def _check_groups(view: View) -> None:
 
 def _padded(region: Region, view: View) -> View:
     """A constant matrix with room behind its rows, if TMA cannot begin with each of them as they lie."""
-    dense = len(view.roles) == view.rank == 2 and view.strides == (view.extents[1], 1) and not view.cutouts
-    if view.is_pitched or not (dense and view.constant and _uses(region, view.tensor) == 1):
+    if view.is_pitched or not _may_be_padded(region, view):
         return view
-    pitch = math.lcm(TMA_BITS, view.dtype.bits) // view.dtype.bits
-    return replace(view, strides=(-(-view.extents[1] // pitch) * pitch, 1), packing=Packing.PADDED)
+    return _with_room(view, TMA_BITS, Packing.PADDED)
+
+
+def _in_lines(region: Region, view: View) -> View:
+    """A constant matrix each of whose rows begins with a line: of others every piece that is copied takes two."""
+    whole = view.extents[-1:] and view.extents[-1] * view.dtype.bits % LINE_BITS == 0
+    if whole or not _may_be_padded(region, view):
+        return view
+    return _with_room(view, LINE_BITS, Packing.LINES)
+
+
+def _may_be_padded(region: Region, view: View) -> bool:
+    """Whether a view is of a whole constant matrix that lies densely, and is read once."""
+    dense = len(view.roles) == view.rank == 2 and view.strides == (view.extents[1], 1) and not view.cutouts
+    return dense and view.constant and _uses(region, view.tensor) == 1
+
+
+def _with_room(view: View, bits: int, packing: Packing) -> View:
+    """A matrix whose rows lie the least multiple of so many bits apart that has room for each."""
+    pitch = math.lcm(bits, view.dtype.bits) // view.dtype.bits
+    return replace(view, strides=(-(-view.extents[1] // pitch) * pitch, 1), packing=packing)
 
 
 def _packed(region: Region, source: Source) -> View:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from wsopt.emit.integers import Expression, Integer
 from wsopt.emit.recipe import Check, Packed, Recipe
 from wsopt.graph.types import DType, Graph, Input, row_major_strides
-from wsopt.tensors.views import TMA_BITS, Packing
+from wsopt.tensors.views import LINE_BITS, TMA_BITS, Packing
 
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Extents and strides of a tensor."""
@@ -119,6 +119,9 @@ def _packed(layout: Layout, one: Packed) -> Layout:
             strides = 1, rows
         case Packing.PADDED:
             strides = -(-length // near) * near, 1
+        case Packing.LINES:
+            line = LINE_BITS // one.dtype.bits
+            strides = -(-length // line) * line, 1
         case Packing.SPREAD:
             strides = length * near, near
         case Packing.FRAGMENTS:

@@ -47,13 +47,14 @@ def _reordered(tensor: Any, how: str, back: bool) -> Any:
 
 def _laid_out(tensor: Any, how: str, back: bool = False) -> Any:
     """A tensor as a kernel reads it, or such a one as the graph has it."""
-    if back and how in ("turned", "padded", "spread"):
+    if back and how in ("turned", "padded", "lines", "spread"):
         return tensor.contiguous()
     if how == "turned":
         return tensor.transpose(0, 1).contiguous().transpose(0, 1)
-    if how in ("padded", "spread"):
-        (rows, length), near = tensor.shape, 1 if how == "padded" else 16 // tensor.element_size()
-        pitch = -(-length * near * tensor.element_size() // 16) * 16 // tensor.element_size()
+    if how in ("padded", "lines", "spread"):
+        (rows, length), near = tensor.shape, 16 // tensor.element_size() if how == "spread" else 1
+        whole = 128 if how == "lines" else 16
+        pitch = -(-length * near * tensor.element_size() // whole) * whole // tensor.element_size()
         apart = torch.empty_strided((rows, length), (pitch, near), dtype=tensor.dtype, device=tensor.device)
         return apart.copy_(tensor)
     if how == "eight_bits":

@@ -73,6 +73,8 @@ TRANSPOSED_BITS = 16
 """Bits of the elements that the tensor core transposes: operands of others lie along what is contracted."""
 TMA_BITS = 128
 """Bits of which the addresses of a tensor map's rows are multiples (CUDA driver API, cuTensorMapEncodeTiled)."""
+LINE_BITS = 1024
+"""Bits of a line of memory. TMA copies rows in pieces as long as one, and takes two for each that begins within."""
 
 SLOT_BYTES = 128
 """What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
@@ -87,6 +89,8 @@ class Packing(StrEnum):
     """Columns one behind the other, instead of rows."""
     PADDED = "padded"
     """Rows with room behind them, so that TMA can begin with each."""
+    LINES = "lines"
+    """Rows with room behind them, so that each begins with a line of memory."""
     SPREAD = "spread"
     """Elements of a row with room behind them, so that TMA can begin with each."""
 

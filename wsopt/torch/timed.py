@@ -159,7 +159,7 @@ def forward(name: str) -> tuple[Callable[[Callable[..., Any]], torch.Tensor], to
     not fit the type.
     """
     told, _, size = name.partition(":")
-    kind, *fields = told.split(",")
+    kind, *fields = (one.strip() for one in told.split(","))
     torch.manual_seed(0)
     model = _model(kind, _FIELDS.get(kind, {}) | dict(_field(name, one) for one in fields))
     size, _, cached = size.partition("@")
