@@ -9,9 +9,9 @@ from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.partition.accept import Oracle
-from wsopt.partition.candidates import groups
 from wsopt.partition.common import with_common_nodes
 from wsopt.partition.few_rows import with_parts_of_rows
+from wsopt.partition.groups import groups
 from wsopt.partition.web import Web
 
 

@@ -13,8 +13,9 @@ from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.partition.accept import Oracle
-from wsopt.partition.candidates import find_candidates, groups
+from wsopt.partition.candidates import find_candidates
 from wsopt.partition.cut import cut
+from wsopt.partition.groups import groups
 from wsopt.partition.pieces import pieces_of
 from wsopt.partition.prices import Level, Price, Prices
 from wsopt.partition.turned_scales import with_turned_scales
@@ -107,6 +108,56 @@ def test_casts_stay_with_what_they_round(h200: Machine) -> None:
     assert ("gated", "m") in together
     assert ("down", "res", "y") in together
     assert not any("gate" in names and "gated" in names for names in together)  # act and up meet there
+
+
+def _polynomial(g: GraphBuilder, x: Symbol) -> Symbol:
+    """exp(x) - 1 of a product's elements: by a polynomial where x is small, and 0 where it is large."""
+    y = g.mul(g.cast(x, "f32"), 0.5, name="y")
+    small = g.less(g.abs(y), 0.1, name="small")
+    near = g.mul(y, g.add(g.mul(y, 0.5), 1.0), name="near")
+    return g.cast(g.where(small, near, g.sub(g.exp(y), 1.0, name="far"), name="chosen"), "bf16", name="z")
+
+
+def test_elements_that_are_computed_for_one_result_are_together(h200: Machine) -> None:
+    g = GraphBuilder("polynomial")
+    x, w = g.input("x", (64, 128), "bf16"), g.input("w", (128, 128), "bf16", constant=True)
+    a, b = g.input("a", (128, 64), "bf16", constant=True), g.input("b", (128, 64), "bf16", constant=True)
+    h = g.cast(g.matmul(x, w, name="product"), "bf16", name="h")
+    z = _polynomial(g, h)
+    g.output(g.cast(g.matmul(z, a, name="last"), "bf16", name="u"), g.cast(g.matmul(h, b), "bf16", name="v"))
+    web = _web(g.build())
+    together = {frozenset(web.names(group)) for group in groups(web, Oracle(h200))}
+    (polynomial,) = (group for group in together if "y" in group)
+    assert polynomial >= {"y", "small", "near", "far", "chosen", "z"}
+    assert not polynomial & {"product", "h", "last"}  # others read h as well, and products end groups
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_elements_that_bring_what_others_read_too_are_apart(h200: Machine, *, others: bool) -> None:
+    """A kernel that makes the first of them and not the rest would read an input that the other one reads anyway."""
+    g = GraphBuilder("brought")
+    x, w = g.input("x", (64, 128), "bf16"), g.input("w", (128, 128), "bf16", constant=True)
+    a, side = g.input("a", (128, 64), "bf16", constant=True), g.input("side", (64, 128), "bf16")
+    h = g.cast(g.matmul(x, w), "bf16", name="h")
+    e, c = g.exp(h, name="e"), g.less(h, 0.0, name="c")
+    z = g.cast(g.where(c, e, side, name="e_or_side"), "bf16", name="z")
+    outputs = [g.cast(g.matmul(z, a), "bf16", name="u"), g.cast(g.matmul(h, a), "bf16", name="v")]
+    g.output(*outputs, *([g.reduce_sum(side, axis=-1, name="sum")] if others else []))
+    web = _web(g.build())
+    together = {frozenset(web.names(group)) for group in groups(web, Oracle(h200))}
+    assert (frozenset({"e", "c", "e_or_side", "z"}) in together) is not others
+
+
+def test_elements_are_cut_where_fewer_bytes_lie(h200: Machine) -> None:
+    g = GraphBuilder("narrow")
+    x, w = g.input("x", (64, 128), "bf16"), g.input("w", (128, 128), "bf16", constant=True)
+    h = g.cast(g.matmul(x, w), "bf16", name="h")
+    kept = g.less(h, 0.0, name="kept")
+    z = g.where(kept, g.cast(g.matmul(x, w, transpose_b=True), "bf16", name="k"), 0.0, name="z")
+    g.output(z, g.cast(g.matmul(h, w), "bf16", name="v"))
+    web = _web(g.build())
+    together = {frozenset(web.names(group)) for group in groups(web, Oracle(h200))}
+    assert not any({"kept", "z"} <= group for group in together)
 
 
 def test_pieces_of_a_block_are_those_that_a_kernel_takes(h200: Machine) -> None:
