@@ -9,10 +9,12 @@ from wsopt.errors import LoweringError
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.needed import needed
 from wsopt.machine.types import Machine
+from wsopt.partition import candidates as candidates_module
 from wsopt.partition import cut as cut_module
-from wsopt.partition.accept import Oracle, refusal_of
+from wsopt.partition.accept import Answer, Oracle, refusal_of
 from wsopt.partition.candidates import find_candidates
 from wsopt.partition.cut import check_cuttable
+from wsopt.partition.pieces import Piece
 from wsopt.partition.web import Web
 
 
@@ -73,3 +75,31 @@ def test_whether_a_graph_can_be_cut_takes_no_solving(h200: Machine, monkeypatch:
     g.output(g.cast(g.exp(g.input("x", (64, 256), "bf16")), "i32", name="y"))
     with pytest.raises(LoweringError, match="node y: "):
         check_cuttable(g.build(), h200)
+
+
+def test_where_not_all_is_asked_for_the_smallest_parts_are(
+    h200: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of the questions finds all pieces of a block."""
+    web, oracle = Web(needed(whole_graph("llama_block"))), Oracle(h200)
+    every = find_candidates(web, oracle, lambda done, total: None)
+    monkeypatch.setattr(candidates_module, "MOST", 1600)
+    some = find_candidates(web, oracle, lambda done, total: None)
+    assert every.whole
+    assert not some.whole
+    assert some.looked_at < every.looked_at / 3
+    assert some.pieces == every.pieces
+
+
+def test_pieces_of_a_graph_written_in_several_ways_are_asked_for_once(
+    h200: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer = list[str](), Oracle._asked
+
+    def counted(oracle: Oracle, piece: Piece) -> Answer:
+        asked.append(piece.key)
+        return answer(oracle, piece)
+
+    monkeypatch.setattr(Oracle, "_asked", counted)
+    check_cuttable(whole_graph("patches_of_a_batch"), h200)  # of which kernels are made in the sixth way
+    assert len(asked) == len(set(asked))

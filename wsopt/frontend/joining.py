@@ -17,8 +17,9 @@ from wsopt.frontend.axes import Axes, Dim
 def one_axis(axes: Axes, found: Iterable[Dim]) -> bool:
     """Whether axes can count as one: they have one extent, and no tensor has two of them."""
     names = set(found)
-    apart = any(len(names & set(axes.all_atoms(use))) > 1 for use in axes.shapes)
-    return len({axes.extents[axis] for axis in names}) == 1 and not apart
+    if len({axes.extents[axis] for axis in names}) != 1:
+        return False
+    return not any(len(names.intersection(axes.all_atoms(use))) > 1 for use in axes.shapes)
 
 
 def join_uses(axes: Axes) -> None:

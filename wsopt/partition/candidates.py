@@ -9,8 +9,9 @@ before it writes its outputs.
 from __future__ import annotations
 
 import functools
+import heapq
+import itertools
 import operator
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -22,8 +23,10 @@ from wsopt.partition.web import Web, members, union
 
 PATIENCE = 3
 """How many times a part that is refused may grow before nothing more is expected of it."""
-MOST = 6000
-"""Parts that are looked at, at most."""
+MOST = 8000
+"""Pieces that are asked for, at most, those of small parts first: large ones, as of all that lies between the ends of
+a residual connection, are the most, and hardly one is taken.
+"""
 
 _APART = (
     "rows of no multiple of 16 bytes are written with room behind each by the kernel that reduces them alone"
@@ -46,8 +49,8 @@ class Candidates:
 def find_candidates(web: Web, oracle: Oracle, progress: Callable[[int, int], None]) -> Candidates:
     """All candidates of a graph, those that begin at earlier nodes first."""
     growth = _Growth(web, oracle, groups(web, oracle))
-    while growth.waiting and len(growth.looked) < MOST:
-        nodes, left = growth.waiting.popleft()
+    while growth.waiting and growth.asked < MOST:
+        nodes, left = growth.next()
         if nodes not in growth.looked:
             growth.look(nodes)
             progress(len(growth.looked), len(growth.looked) + len(growth.waiting))
@@ -67,23 +70,43 @@ def find_candidates(web: Web, oracle: Oracle, progress: Callable[[int, int], Non
 
 class _Growth:
     """Parts of a graph while they grow from `groups` of nodes: those that are `waiting`, each with how often it may
-    still grow, those that were `looked` at, and those of which the front end has `taken` pieces.
+    still grow, those that were `looked` at, by so many pieces `asked` for, and those of which the front end has
+    `taken` pieces.
     """
 
     def __init__(self, web: Web, oracle: Oracle, groups: tuple[int, ...]) -> None:
         self.web, self.oracle, self.groups = web, oracle, groups
         self.group_of = {number: group for group in groups for number in members(group)}
         begun = (*groups, *map(self._whole, _readers(web, self.group_of)))
-        self.patience = dict.fromkeys(begun, PATIENCE)
-        self.waiting: deque[tuple[int, int]] = deque(self.patience.items())
+        self.patience = dict[int, int]()
+        self.waiting: list[tuple[int, int, int, int]] = []
+        self.arrivals = itertools.count()
+        for nodes in begun:
+            self.wait(nodes, PATIENCE)
         self.taken: dict[int, list[tuple[Piece, Answer]]] = {}
         self.refusals: list[tuple[str, str]] = []
         self.looked: set[int] = set()
+        self.asked = 0
+
+    def wait(self, nodes: int, left: int) -> None:
+        """Let a part wait, which may be refused `left` times more, unless it has waited with as much patience."""
+        if self.patience.get(nodes, -1) < left:
+            self.patience[nodes] = left
+            size = len({self.group_of[number] for number in members(nodes)})
+            heapq.heappush(self.waiting, (size + PATIENCE - left, next(self.arrivals), nodes, left))
+
+    def next(self) -> tuple[int, int]:
+        """The part to go on with, and how often it may still be refused: one of few groups that was seldom refused,
+        of those the first.
+        """
+        _, _, nodes, left = heapq.heappop(self.waiting)
+        return nodes, left
 
     def look(self, nodes: int) -> None:
         """Ask whether a kernel may be made of a part."""
         self.looked.add(nodes)
         asked = [(piece, self.oracle.ask(piece)) for piece in pieces_of(self.web, nodes)]
+        self.asked += len(asked)
         taken = [(piece, answer) for piece, answer in asked if not answer.refusal]
         if taken:
             self.taken[nodes] = taken
@@ -96,10 +119,7 @@ class _Growth:
         """Let parts of one group more wait, which may be refused `left` times more."""
         beside = members(self.web.beside(nodes))
         for group in dict.fromkeys(self.group_of[number] for number in beside):
-            grown = self._whole(nodes | group)
-            if self.patience.get(grown, -1) < left:
-                self.patience[grown] = left
-                self.waiting.append((grown, left))
+            self.wait(self._whole(nodes | group), left)
 
     def _whole(self, nodes: int) -> int:
         """The least set of whole groups that holds these nodes and all that lies between them."""

@@ -315,7 +315,7 @@ def _cutter(graph: Graph, prices: Prices, others: Others | None) -> Cutter:
 def _cutter_of(web: Web, others: Others | None, prices: Prices) -> Cutter:
     """The candidates of a graph's solid nodes."""
     show = functools.partial(prices.progress, "pieces")
-    found = find_candidates(web, Oracle(prices.machine), show)
+    found = find_candidates(web, Oracle(prices.machine, prices.answers), show)
     for piece, answer in zip(found.pieces, found.answers, strict=True):
         prices.known.setdefault(piece.key, Price(answer.roofline_us, Level.ROOFLINE))
     bare = () if others is None else bare_pieces(web)

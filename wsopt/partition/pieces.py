@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from wsopt.graph.serialize import canonical_bytes
+from wsopt.frontend.kinds import producer
 from wsopt.graph.types import Graph, Input, Node, row_major_strides
 from wsopt.partition.between import maker_of, pitch, room, room_of
 from wsopt.partition.web import Web, bits, members, union
@@ -34,8 +34,18 @@ class Piece:
     @cached_property
     def key(self) -> str:
         """Equal for pieces that one kernel computes: what is left of the graph without names."""
-        short = {name: f"t{number}" for number, name in enumerate(tensors(self.graph))}
-        return hashlib.sha256(canonical_bytes(renamed(self.graph, short, "piece"))).hexdigest()
+        return hashlib.sha256(_told(self.graph).encode()).hexdigest()
+
+
+def _told(graph: Graph) -> str:
+    """All of a graph but names, in words: tensors by number, and scalars as they are, for 1 is not 1.0."""
+    number = {name: f"t{number}" for number, name in enumerate(tensors(graph))}
+    inputs = (f"{one.type} {one.constant} {one.strides}" for one in graph.inputs)
+    nodes = (
+        f"{node.op} {[number[one] if isinstance(one, str) else one for one in node.inputs]} {node.attrs}"
+        for node in graph.nodes
+    )
+    return "\n".join((*inputs, *nodes, f"{[number[one] for one in graph.outputs]} {graph.deterministic}"))
 
 
 def tensors(graph: Graph) -> tuple[str, ...]:
@@ -115,10 +125,13 @@ def _piece(web: Web, solid: int, viewed: int) -> Piece:
     )
     outputs = tuple(dict.fromkeys(handed))
     wanted = {web.solid[n].name for n in members(solid)} | set(outputs)
-    for node in reversed(web.graph.nodes):
-        if node.name in wanted:
-            wanted.update(name for name in node.tensors if name in web.free and name not in outside)
-    nodes = tuple(node for node in web.graph.nodes if node.name in wanted)
+    left = [*wanted]
+    while left:
+        node = producer(web.graph, left.pop())
+        more = {name for name in node.tensors if name in web.free and name not in outside} - wanted
+        wanted |= more
+        left += more
+    nodes = tuple(web.graph.nodes[place] for place in sorted(web.places[name] for name in wanted))
     name = f"{web.graph.name}_{outputs[-1] if outputs else 'nothing'}"
     graph = Graph(name, "", _inputs(web.graph, nodes), nodes, outputs, web.graph.deterministic)
     return Piece(solid, graph)

@@ -20,6 +20,7 @@ from wsopt.errors import InputError, TimeOverError
 from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
+from wsopt.partition.accept import Answer
 from wsopt.partition.pieces import Piece
 from wsopt.pool.local import LOCAL
 from wsopt.pool.workers import Workers
@@ -49,8 +50,9 @@ class Price:
 
 @dataclass(slots=True)
 class Prices:
-    """Prices by piece, those of pieces that are alike found once. `late` names pieces, by their last outputs, whose
-    kernels were not finished in their share of the time before the `deadline`.
+    """Prices by piece, those of pieces that are alike found once, and the front end's `answers`: of a graph written
+    in several ways most pieces are in all. `late` names pieces, by their last outputs, whose kernels were not
+    finished in their share of the time before the `deadline`.
     """
 
     machine: Machine
@@ -59,6 +61,7 @@ class Prices:
     workers: Workers = LOCAL
     deadline: Deadline = UNLIMITED
     known: dict[str, Price] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
     late: list[str] = field(default_factory=list)
 
     def __getitem__(self, piece: Piece) -> Price:

@@ -95,6 +95,11 @@ class Web:
         """The numbers of solid nodes, by name."""
         return {node.name: number for number, node in enumerate(self.solid)}
 
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The places of all nodes in the graph's order, by name."""
+        return {node.name: place for place, node in enumerate(self.graph.nodes)}
+
     def below(self, names: Iterable[str]) -> Iterator[str]:
         """The solid nodes and inputs of which these tensors are made by free nodes alone; some more than once."""
         for name in names:
