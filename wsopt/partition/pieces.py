@@ -10,7 +10,7 @@ from functools import cached_property
 
 from wsopt.frontend.kinds import producer
 from wsopt.graph.types import Graph, Input, Node, row_major_strides
-from wsopt.partition.between import maker_of, pitch, room, room_of
+from wsopt.partition.between import maker_of, room, room_of
 from wsopt.partition.web import Web, bits, members, union
 
 _FREE_CHOICES = 4
@@ -78,15 +78,16 @@ def pieces_of(web: Web, solid: int) -> Iterator[Piece]:
         sets = [0, bits(choices), *(1 << number for number in choices)]
     for viewed in dict.fromkeys(sets):
         found = _piece(web, solid, viewed)
-        if all(_can_write(web.graph, found, name) for name in found.graph.outputs):
+        if all(_can_write(web, found, name) for name in found.graph.outputs):
             yield found
 
 
-def _can_write(graph: Graph, piece: Piece, name: str) -> bool:
+def _can_write(web: Web, piece: Piece, name: str) -> bool:
     """Whether a piece can write a tensor as it lies between kernels: rows that lie apart only with what makes them,
     or as a copy.
     """
-    return not pitch(graph, name) or not piece.nodes.isdisjoint((maker_of(graph, name), room_of(graph, name)))
+    graph = web.graph
+    return not web.pitch(name) or not piece.nodes.isdisjoint((maker_of(graph, name), room_of(graph, name)))
 
 
 def bare_pieces(web: Web) -> tuple[Piece, ...]:
@@ -133,22 +134,22 @@ def _piece(web: Web, solid: int, viewed: int) -> Piece:
         left += more
     nodes = tuple(web.graph.nodes[place] for place in sorted(web.places[name] for name in wanted))
     name = f"{web.graph.name}_{outputs[-1] if outputs else 'nothing'}"
-    graph = Graph(name, "", _inputs(web.graph, nodes), nodes, outputs, web.graph.deterministic)
+    graph = Graph(name, "", _inputs(web, nodes), nodes, outputs, web.graph.deterministic)
     return Piece(solid, graph)
 
 
-def _between(graph: Graph, name: str) -> Input:
+def _between(web: Web, name: str) -> Input:
     """A tensor that another kernel makes, as it lies."""
-    type_, apart = graph.type_of(name), pitch(graph, name)
+    type_, apart = web.graph.type_of(name), web.pitch(name)
     return Input(name, type_, strides=row_major_strides(room(type_, apart)) if apart else None)
 
 
-def _inputs(graph: Graph, nodes: tuple[Node, ...]) -> tuple[Input, ...]:
+def _inputs(web: Web, nodes: tuple[Node, ...]) -> tuple[Input, ...]:
     """What these nodes read that none of them computes. Where all of that is constant none is said to be: a kernel
     that waits for nothing could write where the kernel before it still reads.
     """
     own = {node.name for node in nodes}
     read = dict.fromkeys(name for node in nodes for name in node.tensors if name not in own)
-    found = tuple(graph.input(name) or _between(graph, name) for name in read)
+    found = tuple(web.graph.input(name) or _between(web, name) for name in read)
     constant = all(one.constant for one in found)
     return tuple(replace(one, constant=False) for one in found) if constant else found

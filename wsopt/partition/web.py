@@ -16,7 +16,7 @@ from functools import cached_property
 
 from wsopt.frontend.kinds import MOVES, VIEWS, is_pointwise, producer
 from wsopt.graph.types import Graph, Node
-from wsopt.partition.between import makes_room, room_of
+from wsopt.partition.between import makes_room, pitch, room_of
 from wsopt.partition.turned_operands import is_turned_operand
 from wsopt.partition.turned_scales import is_turned_copy
 
@@ -174,6 +174,16 @@ class Web:
         if readers[0].name not in self.free:
             return name
         return self._seen_as(readers[0].name)
+
+    def pitch(self, name: str) -> int:
+        """`between.pitch` of a tensor of the graph, which every piece asks that reads or writes it: found once."""
+        if name not in self._pitches:
+            self._pitches[name] = pitch(self.graph, name)
+        return self._pitches[name]
+
+    @cached_property
+    def _pitches(self) -> dict[str, int]:
+        return {}
 
     def closed(self, nodes: int) -> int:
         """The least set that holds these nodes and all that lie on a way from one to another."""
