@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from wsopt.partition.cover import Chosen, Option, cover, coverable, running_order
+from wsopt.partition import cover as cover_module
+from wsopt.partition.cover import Chosen, Option, cover, coverable, running_order, undominated
 from wsopt.partition.memory import ALIGNMENT, Lifetime, places
 
 
@@ -41,6 +44,43 @@ def test_a_fused_option_is_taken_where_it_is_faster() -> None:
 def test_of_equal_times_the_fewest_options_are_taken() -> None:
     options = [_option("h", "", 5.0), _option("y", "h", 5.0), _option("y", "", 10.0)]
     assert cover(options, frozenset("y")) == Chosen((2,), True)
+
+
+def test_options_that_others_can_stand_for_are_left_out() -> None:
+    options = [
+        _option("y", "a", 5.0),  # 1 makes z as well
+        _option("yz", "a", 5.0),
+        _option("y", "ab", 4.0),  # 3 needs no b, and takes no longer
+        _option("y", "a", 4.0),
+        _option("y", "a", 4.0),  # the first of equal ones stays
+        _option("x", "", math.inf),
+        _option("", "a", 1.0),
+        _option("y", "", 6.0),  # slower, but needs nothing
+    ]
+    assert undominated(options) == (1, 3, 6, 7)
+
+
+def test_parts_of_a_cover_that_is_not_proved_are_chosen_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of twenty steps, of which each may be one kernel or two: the first cover takes two of each."""
+    names = [f"t{number}" for number in range(21)]
+    slow = [
+        Option(frozenset([made]), frozenset([needed]), 5.0)
+        for before, after in itertools.pairwise(names)
+        for needed, made in ((before, f"{before}_half"), (f"{before}_half", after))
+    ]
+    slow[0] = replace(slow[0], needs=frozenset())
+    fast = [
+        Option(frozenset([after]), frozenset([before]), 7.0) for before, after in itertools.pairwise(names)
+    ]
+    fast[0] = replace(fast[0], needs=frozenset())
+    options, solve = [*slow, *fast], cover_module._cover
+
+    def first_unproved(*given: Any) -> Chosen | None:
+        return solve(*given) if len(given) > len("abc") else Chosen(tuple(range(len(slow))), False)
+
+    monkeypatch.setattr(cover_module, "_cover", first_unproved)
+    found = cover(options, frozenset([names[-1]]))
+    assert found == Chosen(tuple(range(len(slow), len(options))), False)
 
 
 def test_a_cheap_value_is_computed_twice() -> None:
