@@ -56,6 +56,12 @@ def squared(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(x, x, transpose_b=True, name="p"), dtype="f16", name="y")
 
 
+def unpacked(g: GraphBuilder) -> Symbol:
+    """Weights of eight bits, which lie in fragments before the first launch."""
+    x, q = g.input("x", (392, 256), "bf16"), g.input("q", (264, 256), "i8", constant=True)
+    return g.cast(g.matmul(x, g.cast(q, "bf16"), transpose_b=True, name="p"), dtype="bf16", name="y")
+
+
 @dataclass(frozen=True)
 class Kernel:
     """How a kernel is made: `other` is the graph at other extents that it is launched for as well."""
@@ -99,6 +105,10 @@ KERNELS: dict[str, Kernel] = {
     "slopes": k_blocks(a.attention(a.alibi, SIZES)),
     "biased scores": k_blocks(a.attention(a.bias("heads", "queries", "keys", dtype="bf16"), SIZES)),
 }
+
+
+PACKED = Kernel(graph_of(unpacked), structure(64, 32, consumers=2, swap=True))
+"""One that Python packs a constant for: it is not exported."""
 
 
 @functools.cache

@@ -11,7 +11,8 @@ from typing import Any
 
 import forked_command
 import pytest
-from export_kernels import emitted
+from emit_builds import build
+from export_kernels import PACKED, emitted
 
 from wsopt.codegen.kernel_file import load_kernel_file
 from wsopt.emit.recipe_of import launch_recipe
@@ -142,6 +143,13 @@ def test_tensors_of_too_many_dimensions_are_refused(monkeypatch: pytest.MonkeyPa
         LoweringError, match="tensor x: it has 2 dimensions, an exported launcher takes up to 1"
     ):
         make_export(emitted("biased").verified)
+
+
+def test_what_only_python_packs_is_refused_and_room_behind_rows_is_not() -> None:
+    with pytest.raises(LoweringError, match=r"tensor q: the kernel reads it packed \(fragments\)"):
+        make_export(build(PACKED.graph, PACKED.structure, PACKED.kib).verified)
+    assert "w" in {one.tensor for one in launch_recipe(emitted("biased").verified).packed}
+    assert make_export(emitted("biased").verified).files
 
 
 def test_digest_is_fnv() -> None:

@@ -364,6 +364,29 @@ def test_rows_that_batches_share_come_from_memory_once_for_all(length: int, h200
     assert all(held_cycles(program)[Unit.MEMORY] > 0 for program in every)
 
 
+def taps(count: int, *, of_one: bool) -> Region:
+    """So many rows added up: of one sequence, each a row further, or of as many tensors."""
+    g = GraphBuilder("taps")
+    names = ["x"] * count if of_one else [f"x{at}" for at in range(count)]
+    read = {name: g.input(name, (65536 + count, 512), "bf16") for name in dict.fromkeys(names)}
+    first, *others = (g.slice(read[name], axis=0, start=at, stop=at + 65536) for at, name in enumerate(names))
+    for other in others:
+        first = g.add(first, other)
+    g.output(g.cast(first, "bf16", name="y"))
+    return find_region(g.build())
+
+
+def test_slices_that_overlap_come_from_memory_once(h200: Machine) -> None:
+    alone, one, apart = taps(1, of_one=True), taps(4, of_one=True), taps(4, of_one=False)
+    for s in structures(one, h200):
+        least, once, each = (
+            held_cycles(lower(region, s, h200))[Unit.MEMORY] for region in (alone, one, apart)
+        )
+        # A few rows more than one tap has, and whole grains of the model's time.
+        assert once == pytest.approx(least, rel=0.03, abs=16)
+        assert each > 2 * once - 16
+
+
 @pytest.mark.parametrize("rows", [1, 3], ids=["one row for all", "rows of each"])
 def test_rows_that_no_sm_holds_of_vectors_alone_are_refused_and_the_remedy_works(
     rows: int, h200: Machine

@@ -51,7 +51,7 @@ def test_they_are_in_the_space_where_the_target_and_its_compiler_have_them() -> 
 
 @pytest.mark.solver
 def test_each_release_gets_what_is_best_with_it() -> None:
-    region = find_region(kernels.graph("gemm_ragged"))
+    region = find_region(kernels.graph("router"))
     with pytest.MonkeyPatch.context() as patch:
         found = {}
         for release in ((3, 6), (3, 8)):

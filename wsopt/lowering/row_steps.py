@@ -40,7 +40,7 @@ from wsopt.program.types import Structure
 from wsopt.tensors.halves import other_half
 from wsopt.tensors.orders import is_turned, lie_both_ways
 from wsopt.tensors.statements import Reduction, Statement
-from wsopt.tensors.views import OUTER, Role, Source, View
+from wsopt.tensors.views import OUTER, Role, Source, View, bytes_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,8 @@ class Rows(Maker):
         region, s = self.region, self.s
         members = map(self.member, region.operands)
         # Rows that are read twice come from L2 the second time, as far as they are kept there.
-        lines, reads = any(map(is_turned, region.row_tiles)), share * self._fetches
+        lines = self._apart < 1 or any(map(is_turned, region.row_tiles))
+        reads = share * self._fetches * self._apart
         own = [(m, round(self._fetched(m.view, m.copy_bytes * reads))) for m in members]
         for consumer in range(s.consumers):
             for m, nbytes in own:
@@ -89,6 +90,14 @@ class Rows(Maker):
         region, s = self.region, self.s
         again = fetched_again(region, s) * (1 - kept_in_l2(region, s, self.machine))
         return (1 + again) / region.passes
+
+    @property
+    def _apart(self) -> float:
+        """The share of what tiles read that comes from device memory where slices of a tensor overlap, as the taps of
+        a convolution do: what several of them read comes from L2 for all but one.
+        """
+        read = [(view, view.nbytes) for view in self.region.operands]
+        return bytes_once(read) / max(1, sum(nbytes for _, nbytes in read))
 
     def _fetched(self, view: View, nbytes: float) -> float:
         """Bytes that a tile's copy of a tensor brings from device memory, not from L2. A tensor that several batches
@@ -146,7 +155,7 @@ class Rows(Maker):
         return replace(
             counts,
             by_address=round(len(read) * elements * share),
-            from_memory=round(fetched * share * self._fetches),
+            from_memory=round(fetched * share * self._fetches * self._apart),
             tiles=self.tiles,
             at_once=self._at_once(read or [one.view for one in region.outputs if one.has_columns]),
             piece=self._piece(read) if lie_both_ways(region.row_tiles) else 0,

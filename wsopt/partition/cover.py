@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from wsopt.solve.worker import solved
+from wsopt.solve.worker import has_solution, solved
 
 _UNITS = 1000
 """Units of time in a microsecond."""
@@ -157,7 +157,7 @@ def _cover(
     total = [cost * variable for cost, variable in zip(costs, taken, strict=True)]
     model.minimize(sum(total))
     solver, status = solved(model, limit)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if not has_solution(status):
         return None
     chosen = tuple(number for number, one in enumerate(taken) if solver.value(one))
     return Chosen(chosen, status == cp_model.OPTIMAL)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from wsopt.solve.worker import solved
+from wsopt.solve.worker import has_solution, solved
 
 ALIGNMENT = 256
 """Bytes of which each place is a multiple: what a tensor that is allocated alone begins at."""
@@ -58,7 +58,7 @@ def places(lifetimes: Sequence[Lifetime]) -> tuple[int, ...]:
         model.add_hint(begin, place)
     model.minimize(end)
     solver, status = solved(model, _LIMIT)
-    found = [solver.value(b) for b in begins] if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else first
+    found = [solver.value(b) for b in begins] if has_solution(status) else first
     return tuple(begin * ALIGNMENT for begin in found)
 
 

@@ -15,8 +15,6 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ortools.sat.python import cp_model
-
 from wsopt.machine.types import Machine
 from wsopt.program.epilogue import EpilogueCost
 from wsopt.program.program import TileOp, TileProgram
@@ -24,7 +22,7 @@ from wsopt.program.types import Space
 from wsopt.solve.bound import ii_bounds
 from wsopt.solve.model import CONSUMER_FAMILIES, overlapped, stretches
 from wsopt.solve.variables import Model
-from wsopt.solve.worker import solved
+from wsopt.solve.worker import is_feasible, solved
 
 _LIMIT = 4.0
 """Deterministic time for the bound of one loop: what is proved until then holds."""
@@ -126,8 +124,7 @@ def _least(program: TileProgram, machine: Machine, margin: int, most: int) -> in
             m.cp.add(m.cycle[part.ops[0].id] == 0)
             solver, status = solved(m.cp, _LIMIT)
             left -= solver.response_proto.deterministic_time
-            answers = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}
-            return answers.get(status) if left > 0 else None
+            return is_feasible(status) if left > 0 else None
 
         low = least_interval(probe, low, most, program.grain, steady=stretches(part)).bound
     return low

@@ -13,7 +13,7 @@ from itertools import pairwise
 from ortools.sat.python import cp_model
 
 from wsopt.errors import InfeasibleError
-from wsopt.solve.worker import solved
+from wsopt.solve.worker import has_solution, is_feasible, solved
 
 _WEIGHT_UNITS = 10_000
 _LOSS_UNITS = 10_000
@@ -111,7 +111,7 @@ def _too_few(losses: Losses, most: int) -> str:
         model.add_bool_or([used[k] for k in able])
     model.minimize(sum(used))
     solver, status = solved(model, _LIMIT)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if not has_solution(status):
         return "no kernels of one kind run at all extents of the range: ask for a narrower one"
     needed = sum(solver.value(one) for one in used)
     return (
@@ -131,9 +131,9 @@ def _covering(losses: Losses, most: int, threshold: float) -> tuple[int, ...] | 
     for able in dict.fromkeys(every):
         model.add_bool_or([used[k] for k in able])
     solver, status = solved(model, _LIMIT)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if has_solution(status):
         return tuple(k for k in losses.kernels if solver.value(used[k]))
-    return () if status == cp_model.INFEASIBLE else None
+    return None if is_feasible(status) is None else ()
 
 
 def _choice(model: cp_model.CpModel, losses: Losses, most: int) -> list[cp_model.IntVar]:
@@ -185,7 +185,7 @@ def _least_mean(
     for k in losses.kernels:
         model.add_hint(used[k], k in first)
     solver, status = solved(model, _LIMIT)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if not has_solution(status):
         return tuple(first), False
     return tuple(k for k in losses.kernels if solver.value(used[k])), status == cp_model.OPTIMAL
 
@@ -218,7 +218,7 @@ def _fewest_switches(losses: Losses, chosen: Sequence[int], worst: float) -> tup
     most = 1 + sum(round(_EQUAL * _LOSS_UNITS) + 1 for _ in serves)
     model.minimize(most * sum(changes) + sum(fine))
     solver, status = solved(model, _LIMIT)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if not has_solution(status):
         best = (min(options, key=lambda k: losses.loss[k][c]) for c, options in enumerate(serves))
         return tuple(best), False
     found = tuple(next(k for k, one in options.items() if solver.value(one)) for options in serves)

@@ -28,7 +28,7 @@ from wsopt.solve.objective import Floor, floor_of_time, ties
 from wsopt.solve.orders import ask_for_another
 from wsopt.solve.variables import Model
 from wsopt.solve.whole_loop import by_loaders, loop_interval
-from wsopt.solve.worker import solved
+from wsopt.solve.worker import has_solution, solved
 
 _DETERMINISTIC_LIMIT = 20.0
 _TIGHT_LIMIT = 1.0
@@ -76,7 +76,7 @@ class _Attempt:
     @property
     def found(self) -> bool:
         """Whether there is a schedule."""
-        return self.status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        return has_solution(self.status)
 
     @property
     def value(self) -> int:

@@ -25,7 +25,7 @@ from wsopt.solve.families import FAMILIES
 from wsopt.solve.model import LOOP_FAMILIES, STORING_FAMILIES, enough_stages, stretches
 from wsopt.solve.objective import floor_of_time
 from wsopt.solve.variables import Model
-from wsopt.solve.worker import solved
+from wsopt.solve.worker import is_feasible, solved
 
 _LIMIT = 2.0
 """Deterministic time for one loop: what is proved until then holds. It is asked of all loops that may win, so that
@@ -37,8 +37,6 @@ _TIGHT_LIMIT = 1.0
 """Work after which no II is asked for that costs no more than a larger one."""
 _APART_LIMIT = 2.0
 """Work for one II of consumers with programs of their own, which is asked for to save work."""
-_DECIDED = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}
-"""Whether there is a schedule, where that was decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ def _refuted(loop: _Loop, enough: int) -> Refuted:
         apart = _with_programs_apart(loop)
 
         def alone(interval: int) -> bool | None:
-            return _DECIDED.get(solved(apart.model(interval, interval), _APART_LIMIT)[1])
+            return is_feasible(solved(apart.model(interval, interval), _APART_LIMIT)[1])
 
         low = least_interval(alone, low, loop.most, p.grain, steady=True).bound
 
@@ -144,7 +142,7 @@ def _refuted(loop: _Loop, enough: int) -> Refuted:
             return None
         solver, status = solved(loop.model(interval, interval), limit - work)
         work += solver.response_proto.deterministic_time
-        return _DECIDED.get(status)
+        return is_feasible(status)
 
     steady = stretches(p) and all(family.steady for family in FAMILIES.values())
     limit = _STEPPING_LIMIT if _apart(p) else _LIMIT

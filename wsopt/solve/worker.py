@@ -58,6 +58,16 @@ def solved(model: cp_model.CpModel, limit: float) -> tuple[cp_model.CpSolver, cp
     return solver, status
 
 
+def has_solution(status: cp_model.CpSolverStatus) -> bool:
+    """Whether the solver has found a solution, the best one or not."""
+    return status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+
+
+def is_feasible(status: cp_model.CpSolverStatus) -> bool | None:
+    """Whether a model has a solution at all; None where that was left open."""
+    return True if has_solution(status) else {cp_model.INFEASIBLE: False}.get(status)
+
+
 def spent() -> float:
     """Deterministic time that this process has spent in solving."""
     return _WORK.spent

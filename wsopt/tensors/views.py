@@ -95,6 +95,12 @@ class Packing(StrEnum):
     """Elements of a row with room behind them, so that TMA can begin with each."""
 
 
+WITH_ROOM = frozenset({Packing.PADDED, Packing.LINES})
+"""Packings after which elements follow each other as before: a kernel that is told the strides reads them in any way
+that TMA does.
+"""
+
+
 PAIR = 2
 """Neighbours of a row that TMA copies together where one of them is read: what a register tile is split into."""
 
