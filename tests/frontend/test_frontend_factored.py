@@ -118,6 +118,14 @@ def several(g: GraphBuilder, *counts: int, transpose: bool = True) -> tuple[Symb
     return tuple(g.cast(p, dtype="bf16", name=f"y{i}") for i, p in enumerate(products))
 
 
+def widened(g: GraphBuilder, dtype: str = "bf16") -> Symbol:
+    """An RMS norm as models write it: of rows that are cast to f32 first."""
+    x, w = g.input("x", (96, 128), dtype), g.input("w", (64, 128), "bf16", constant=True)
+    rows = g.cast(x, dtype="f32", name="rows")
+    factor = g.rsqrt(g.reduce_mean(rows * rows, axis=1, keepdims=True) + 1e-6)
+    return g.matmul(g.cast(rows * factor, dtype="bf16", name="h"), w, transpose_b=True, name="p")
+
+
 UNEQUAL = (
     "matmuls p0, p1, p2 have 512, 128, 128 columns, and the products of one kernel have equally many; compile each "
     "as a graph of its own, or put w0, w1, w2 into one tensor, for one matmul with all their columns"
@@ -128,6 +136,7 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     "weight": (weighted, COMPUTED + "gain varies along the contracted axis, and cannot leave the product"),
     "mean": (centred, COMPUTED + "operands have to be inputs of the graph"),
     "wider": (wider, "node p: operand 0 of the matmul is x, which is f32; the product takes bf16"),
+    "widened whole numbers": (lambda g: widened(g, "i8"), COMPUTED + "operands have to be inputs"),
     "another tensor": (another, "node total: a reduction beside a product reads the product's left operand"),
     "column sums": (columns, "node abs_0: axis 0 of x is no axis of what is computed with it"),
     "two passes": (twice, "node second: it reduces what depends on the reduction of node first"),
@@ -150,6 +159,15 @@ def test_what_stays_in_the_product_is_named(name: str, h200: Machine) -> None:
     body, message = REFUSALS[name]
     with pytest.raises(LoweringError, match=f"^{re.escape(message)}"):
         next(iter(structures(region_of(body), h200)))
+
+
+def test_a_cast_to_f32_before_a_norm_leaves_the_operand_as_it_lies_in_memory(h200: Machine) -> None:
+    region = region_of(widened)
+    (product,) = region.contractions
+    assert isinstance(product.left, View)
+    assert product.left.tensor == "x"
+    assert [tile.view for tile in region.tiles] == [product.left]
+    assert next(iter(structures(region, h200)))
 
 
 def test_both_remedies_for_unequal_weights_work(h200: Machine) -> None:

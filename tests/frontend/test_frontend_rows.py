@@ -319,3 +319,22 @@ def test_running_sums_of_a_product_are_named(h200: Machine) -> None:
 
     with pytest.raises(LoweringError, match="cumsum beside products is not lowered; compute p before"):
         next(iter(structures(region_of(body), h200)))
+
+
+@pytest.mark.parametrize("columns", [333, 32000, 50257])
+def test_a_cast_to_f32_before_a_reduction_changes_nothing(columns: int) -> None:
+    """A loss of logits, as models write it: of what is cast to f32 first."""
+
+    def words(region: Region) -> list[str]:
+        return [s.primitive if isinstance(s, Statement) else s.kind for s in region.statements]
+
+    def loss(g: GraphBuilder, *, cast: bool) -> Symbol:
+        x, label = g.input("x", (512, columns), "bf16"), g.input("label", (512, 1), "i32")
+        logits = g.cast(x, dtype="f32", name="logits") if cast else x
+        chosen = g.equal(g.iota(shape=(1, columns), axis=1), label)
+        at_label = g.reduce_sum(g.where(chosen, logits, 0.0), axis=-1)
+        return g.sub(g.logsumexp(logits, axis=-1), at_label, name="loss")
+
+    found, plain = (region_of(lambda g, cast=cast: loss(g, cast=cast)) for cast in (True, False))
+    assert words(found) == words(plain)
+    assert found.operands == plain.operands

@@ -197,7 +197,14 @@ def _reduce_max(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> 
 
 
 def _round_f32(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
-    """A sum of whole numbers in f32: what is constant along the stream apart, once a row."""
+    """What is computed in f32, or read as that, is what a cast to f32 makes of it."""
+    return args[0] if pool.is_f32(args[0]) else None
+
+
+def _round_short(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
+    """The same, and a sum of whole numbers in f32: what is constant along the stream apart, once a row."""
+    if pool.is_f32(args[0]):
+        return args[0]
     terms = pool.match(args[0], "add", "sub")
     if terms and _is_whole(pool, args[0]) and pool.streams(terms[0]) != pool.streams(terms[1]):
         parts = (pool.apply(node, "round_f32", t) if isinstance(t, str) else float(t) for t in terms)
@@ -216,11 +223,12 @@ RULES: Mapping[tuple[str, DType], Rule] = MappingProxyType({
     ("exp", DType.F32): _exp,
     ("reduce_max", DType.F32): _reduce_max,
     ("logical_not", DType.BOOL): _not,
+    ("round_f32", DType.F32): _round_f32,
 })  # fmt: skip
 """For primitives of a type their identities: a simpler value that is equal on these operands, newly made, or None."""
 
 SHORT_RULES: Mapping[tuple[str, DType], Rule] = MappingProxyType(
-    {**RULES, ("round_f32", DType.F32): _round_f32}
+    {**RULES, ("round_f32", DType.F32): _round_short}
 )
 """Identities for graphs whose indices along the axes are below `SHORT`.
 
