@@ -57,6 +57,17 @@ def test_long_rows_are_cut_into_tiles_of_columns(h200: Machine) -> None:
     assert {s.columns for s in few if not s.occupancy} == {256, 512}
 
 
+def test_rows_are_of_a_run_that_has_as_many_as_a_tile_wants() -> None:
+    """Channels that groups exchange: tiles of three rows would be small ones."""
+
+    def shuffled(g: GraphBuilder) -> Symbol:
+        x = g.reshape(g.input("x", (64, 240, 28, 28), "f16"), shape=(64, 3, 80, 28, 28))
+        return g.cast(g.relu(g.transpose(x, perm=(0, 2, 1, 3, 4))), "f16", name="y")
+
+    region = region_of(shuffled)
+    assert (region.extent(Role.ROW), region.extent(Role.COLUMN)) == (80, 784)
+
+
 def test_vectors_are_read_by_address_and_a_table_by_tma() -> None:
     biased = region_of(element_graphs.biased)
     assert {s.view.tensor: s.spans for s in biased.sources} == {

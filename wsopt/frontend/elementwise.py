@@ -54,6 +54,10 @@ class _Tensors:
         """How many tensors vary along all of these runs."""
         return sum(all(find(dims, run[-1]) is not None for run in runs) for dims in self.views)
 
+    def long(self, run: Run) -> bool:
+        """Whether a run has as many elements as a tile wants rows."""
+        return any((dim := find(dims, run[-1])) and dim.extent >= _NEAR_ROWS for dims in self.views)
+
     def across(self, others: Sequence[Run], last: Run) -> Run | None:
         """The run among `others` along which tensors that have the `last` one have their elements next to each other,
         if there are such: that of the most.
@@ -65,7 +69,7 @@ class _Tensors:
     def rows_of(self, others: Sequence[Run], last: Run, *, near: bool) -> Run:
         """The run among `others` that has the rows of tiles whose columns are the `last`: that along which tensors
         lie turned, or else the innermost, if it is long enough for tiles to be stretches of memory (`near`), or else
-        that along which the most tensors vary. Where every tensor that is read repeats along some run, one with which
+        that along which the most tensors vary: of those again a `long` one, if there is one. Where every tensor that is read repeats along some run, one with which
         all are vectors of a tile, if there is one: each is then loaded once a row or once a column. Rows at an index
         are no vector.
         """
@@ -77,7 +81,7 @@ class _Tensors:
                 return vectors[-1]
         if near and not self.chosen:
             return others[-1]
-        return max(reversed(others), key=lambda run: self.varying(run, last))
+        return max(reversed(others), key=lambda run: (self.varying(run, last), self.long(run)))
 
 
 def assign_elementwise(axes: Axes) -> None:
