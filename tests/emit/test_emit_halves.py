@@ -42,12 +42,17 @@ def two_tiles(g: GraphBuilder) -> Symbol:
     return turned(g, pairs=128)
 
 
+def interleaved(g: GraphBuilder) -> Symbol:
+    """Two channels that become neighbours of a row, as depth becomes space."""
+    return g.cast(g.exp(g.transpose(g.input("x", (54, 2, 64), "bf16"), perm=(0, 2, 1))), "bf16", name="y")
+
+
 def stores(program: TileProgram) -> list[Store]:
     return [op.counts for op in program.ops if isinstance(op.counts, Store)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("body", "consumers"), [(turned, 1), (turned, 2), (odd, 1)])
+@pytest.mark.parametrize(("body", "consumers"), [(turned, 1), (turned, 2), (odd, 1), (interleaved, 1)])
 def test_it_computes_what_the_graph_means(body: object, consumers: int) -> None:
     made = emitted(body, 4, 64, consumers)  # type: ignore[arg-type]
     check_computes(made)

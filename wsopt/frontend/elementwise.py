@@ -69,9 +69,9 @@ class _Tensors:
     def rows_of(self, others: Sequence[Run], last: Run, *, near: bool) -> Run:
         """The run among `others` that has the rows of tiles whose columns are the `last`: that along which tensors
         lie turned, or else the innermost, if it is long enough for tiles to be stretches of memory (`near`), or else
-        that along which the most tensors vary: of those again a `long` one, if there is one. Where every tensor that is read repeats along some run, one with which
-        all are vectors of a tile, if there is one: each is then loaded once a row or once a column. Rows at an index
-        are no vector.
+        that along which the most tensors vary: of those again a `long` one, if there is one. Where every tensor that
+        is read repeats along some run, one with which all are vectors of a tile, if there is one: each is then loaded
+        once a row or once a column. Rows at an index are no vector.
         """
         if turned := self.across(others, last):
             return turned

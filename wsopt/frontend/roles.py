@@ -38,6 +38,7 @@ from wsopt.frontend.several_axes import with_joined_reductions
 from wsopt.frontend.short_axes import with_short_axes
 from wsopt.frontend.slices import with_sliced_inputs
 from wsopt.frontend.steps import with_steps_as_axes
+from wsopt.frontend.turned_pairs import with_turned_pairs
 from wsopt.frontend.turned_products import with_turned_products
 from wsopt.frontend.widened import with_bare_operands
 from wsopt.graph.types import Graph, Node
@@ -267,11 +268,12 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
-    short = with_short_axes(graph)
-    if short is not graph:
-        # A slice of what a reshape has parted may lie where no kernel reads it: the axis is reduced then.
-        with contextlib.suppress(LoweringError):
-            return _axes_as_written(short, held=held)
+    for written in (with_short_axes(graph), with_turned_pairs(graph)):
+        if written is not graph:
+            # A slice of what a reshape has parted may lie where no kernel reads it: the axis is reduced, or
+            # turned, then.
+            with contextlib.suppress(LoweringError):
+                return _axes_as_written(written, held=held)
     return _axes_as_written(graph, held=held)
 
 
