@@ -119,6 +119,20 @@ def promoted(mode: str) -> Body:
     return body
 
 
+def bags(*, gathered: bool) -> Body:
+    """The means of so many rows of a table."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        table, places = ((4096, 256), "bf16"), ((512, 20), "i32")
+        if gathered:
+            rows = g.input("bag", (512, 20, 256), "bf16")
+        else:
+            rows = g.gather(g.input("table", *table), g.input("places", *places), name="bag")
+        return g.reduce_mean(rows, axis=1)
+
+    return body
+
+
 def scaled_rows(shape: tuple[int, int], dtype: str, axis: int, *, weight: bool = False) -> Body:
     """x r @ w with r the root of the mean square of x's rows, perhaps with a weight along the contracted axis."""
 
@@ -330,6 +344,7 @@ REMEDIES: dict[str, Remedy] = {
         "declare the inputs with the shape after it",
         mean_of_groups((8, 4, 8192), merged=True),
     ),
+    "rows of a bag": Remedy(bags(gathered=False), "compute bag before", bags(gathered=True)),
     "two axes": Remedy(
         mean_of_axes((64, 32, 64)),
         "where the axes are neighbours, declare them as one",

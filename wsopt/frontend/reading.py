@@ -117,7 +117,14 @@ def gather(reader: Reader, node: Node) -> Term:
             f"node {node.name}: a view takes {where} apart, or a part of it, along which indices choose; "
             f"{remedies.computed_before([node.tensors[0]])}"
         )
-    if Role.COLUMN in reader.pool.spans(indices) or not axes.raw_view(table).dims[1:]:
+    dims = axes.raw_view(table).dims
+    across = Role.COLUMN in reader.pool.spans(indices)
+    if across and dims[-1].axis not in atoms:
+        raise LoweringError(
+            f"node {node.name}: rows that indices choose along {where} lie across the rows of the kernel, as where "
+            f"they are added up; {remedies.computed_before([node.name])}"
+        )
+    if across or not dims[1:]:
         raise LoweringError(
             f"node {node.name}: indices choose single elements along {where}; a kernel reads rows of them: give the "
             "tensor a last axis along which all elements are read"
