@@ -79,6 +79,23 @@ def test_elements_with_more_bytes_than_what_they_are_made_of_are_made_again(h200
     assert _web(g.build()).free == set(), "the product would be written in its place"
 
 
+def test_elements_that_are_made_for_one_result_alone_are_made_again_with_it() -> None:
+    """Squares of a gradient of which an optimizer with factored moments has the means of rows and columns."""
+
+    def squares(*, multiplied: bool) -> GraphBuilder:
+        g = GraphBuilder("factored")
+        wide = g.cast(g.input("x", (256, 512), "bf16"), "f32", name="wide")
+        h = g.cast(g.add(g.mul(wide, wide, name="square"), 1e-30, name="more"), "f16", name="h")
+        g.output(g.reduce_mean(h, axis=0), g.reduce_mean(g.add(h, 1.0), axis=1))
+        if multiplied:
+            g.output(g.matmul(h, g.input("w", (512, 64), "f16")))
+        return g
+
+    assert {"wide", "square", "more", "h"} <= _web(squares(multiplied=False).build()).free
+    free = _web(squares(multiplied=True).build()).free
+    assert not {"square", "more", "h"} & free, "the loop of a product would compute its operand"
+
+
 def test_elements_are_made_again_by_those_that_read_a_view_of_them() -> None:
     g = GraphBuilder("channels")
     x, w = g.input("x", (2, 64, 96), "bf16"), g.input("w", (96,), "bf16")

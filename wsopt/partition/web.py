@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from wsopt.frontend.kinds import MOVES, VIEWS, is_pointwise, producer
+from wsopt.frontend.kinds import MOVES, VIEWS, is_matmul, is_pointwise, producer
 from wsopt.graph.types import Graph, Node
 from wsopt.partition.between import makes_room, pitch, room_of
 from wsopt.partition.turned_operands import is_turned_operand
@@ -39,12 +39,9 @@ class Web:
         for node in self.graph.nodes:
             if all(name in indices for name in node.tensors):
                 indices.add(node.name)
-            if (
-                node.name in indices
-                or (node.op in VIEWS and not self._is_copied(node))
-                or self._is_cheaper_again(node, found)
-            ):
+            if node.name in indices or (node.op in VIEWS and not self._is_copied(node)):
                 found.add(node.name)
+            found |= self._cheaper_again(node, found)
         return frozenset(found)
 
     def _is_copied(self, node: Node) -> bool:
@@ -58,24 +55,34 @@ class Web:
             return True
         return makes_room(self.graph, node) or (self.moves and node.op in MOVES)
 
-    def _is_cheaper_again(self, node: Node, free: set[str]) -> bool:
-        """Whether an elementwise result moves fewer bytes if those that read it compute it again than if one kernel
-        writes it for the others; what it is made of is written as well then, if that is no input. `free` are the
-        nodes before it that are free.
+    def _cheaper_again(self, node: Node, free: set[str]) -> set[str]:
+        """An elementwise result that moves fewer bytes if those that read it compute it again than if one kernel
+        writes it for the others, with the elements that are made for it alone; what it is made of is written as well
+        then, if that is no input. Nothing for other nodes. `free` are the nodes before it that are free.
         """
-        others = sum(1 for _ in self._read_by(node.name)) - 1
+        readers = [*self._read_by(node.name)]
+        others = len(readers) - 1
         if others < 1 or not is_pointwise(node) or node.name in self.graph.outputs:
-            return False
-        found, left = set[str](), [*node.tensors]
+            return set()
+        again, found, left = {node.name}, set[str](), [*node.tensors]
         while left:
             name = left.pop()
-            if name in free:
+            if name in free or (not any(map(is_matmul, readers)) and self._is_of_one(name)):
+                again.add(name)
                 left += producer(self.graph, name).tensors
             else:
                 found.add(name)
         read = sum(self.graph.type_of(name).nbytes for name in found)
         written = sum(self.graph.type_of(name).nbytes for name in found if self.graph.input(name) is None)
-        return others * read + written < (others + 1) * node.type.nbytes
+        return again if others * read + written < (others + 1) * node.type.nbytes else set()
+
+    def _is_of_one(self, name: str) -> bool:
+        """Whether a tensor is computed element by element for one node alone. Beside products that does not count:
+        an operand of several is better written once than computed in the loop of each.
+        """
+        node = self.graph.producer(name)
+        alone = node is not None and is_pointwise(node) and name not in self.graph.outputs
+        return alone and len([*self._read_by(name)]) == 1
 
     def _read_by(self, name: str) -> Iterator[Node]:
         """The nodes that read a tensor, as it is or through views that no kernel copies."""
