@@ -94,6 +94,13 @@ def test_elements_that_are_made_for_one_result_alone_are_made_again_with_it() ->
     assert {"wide", "square", "more", "h"} <= _web(squares(multiplied=False).build()).free
     free = _web(squares(multiplied=True).build()).free
     assert not {"square", "more", "h"} & free, "the loop of a product would compute its operand"
+    g = GraphBuilder("shifted")
+    x, last = g.input("x", (256, 512), "bf16"), g.input("last", (256, 512), "bf16")
+    away = g.sub(g.mul(last, 0.5, name="half"), x, name="away")
+    g.output(*(g.cast(g.add(x, g.mul(away, g.input(name, (512,), "f32"))), "bf16") for name in "rk"))
+    assert "half" not in _web(g.build()).free, (
+        "one kernel has both results, which nothing else would bring together"
+    )
 
 
 def test_elements_are_made_again_by_those_that_read_a_view_of_them() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from wsopt.frontend.kinds import MOVES, VIEWS, is_matmul, is_pointwise, producer
+from wsopt.frontend.kinds import MOVES, VIEWS, feeding, is_matmul, is_pointwise, producer, reduces_rows
 from wsopt.graph.types import Graph, Node
 from wsopt.partition.between import makes_room, pitch, room_of
 from wsopt.partition.turned_operands import is_turned_operand
@@ -64,10 +64,11 @@ class Web:
         others = len(readers) - 1
         if others < 1 or not is_pointwise(node) or node.name in self.graph.outputs:
             return set()
+        alone = node.name in self._reduced and not any(map(is_matmul, readers))
         again, found, left = {node.name}, set[str](), [*node.tensors]
         while left:
             name = left.pop()
-            if name in free or (not any(map(is_matmul, readers)) and self._is_of_one(name)):
+            if name in free or (alone and self._is_of_one(name)):
                 again.add(name)
                 left += producer(self.graph, name).tensors
             else:
@@ -77,12 +78,19 @@ class Web:
         return again if others * read + written < (others + 1) * node.type.nbytes else set()
 
     def _is_of_one(self, name: str) -> bool:
-        """Whether a tensor is computed element by element for one node alone. Beside products that does not count:
-        an operand of several is better written once than computed in the loop of each.
+        """Whether a tensor is computed element by element for one node alone. That does not count where products read
+        what is made of it, for an operand of several is better written once than computed in the loop of each; nor
+        where all that reads it may be one kernel, as parts grow along what is written.
         """
         node = self.graph.producer(name)
         alone = node is not None and is_pointwise(node) and name not in self.graph.outputs
         return alone and len([*self._read_by(name)]) == 1
+
+    @cached_property
+    def _reduced(self) -> frozenset[str]:
+        """The tensors that something which is reduced depends on."""
+        nodes = self.graph.nodes
+        return feeding(nodes, (name for node in nodes if reduces_rows(node) for name in node.tensors))
 
     def _read_by(self, name: str) -> Iterator[Node]:
         """The nodes that read a tensor, as it is or through views that no kernel copies."""
