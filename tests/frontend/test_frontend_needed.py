@@ -109,3 +109,12 @@ def test_slices_that_do_not_are_read_each() -> None:
     g.output(g.cast(first * last, "bf16"))
     region = find_region(g.build())
     assert needed_bytes(region) == region.compulsory_bytes == 3 * 4 * 64 * 64 * 2
+
+
+def test_rows_that_are_looked_up_in_several_places_count_for_each() -> None:
+    g = GraphBuilder("looked_up")
+    table = g.input("t", (5000, 256), "bf16")
+    a, b = (g.gather(table, g.input(name, (64,), "i32")) for name in ("i", "j"))
+    g.output(g.cast(g.add(a, b), "bf16"))
+    region = find_region(g.build())
+    assert needed_bytes(region) == 3 * 64 * 256 * 2 + 2 * 64 * 4

@@ -84,7 +84,7 @@ def needed_bytes(region: Region) -> int:
     # The last of a tensor's views is the one of which most is read.
     # A tensor that is read in several ways counts once, and each of its slices, but where they overlap.
     least = sorted(views, key=lambda view: _read(region, view))
-    read = {(view.tensor, view.cutouts): (view, _read(region, view)) for view in least}
+    read = {(view.tensor, view.cutouts, view.chosen): (view, _read(region, view)) for view in least}
     return bytes_once(read.values()) + sum({one.name: one.view.nbytes for one in region.outputs}.values())
 
 
