@@ -158,10 +158,9 @@ def forward(name: str) -> tuple[Callable[[Callable[..., Any]], torch.Tensor], to
     Raises RequirementError for a type that `transformers` does not have, a field that is none, and a size that does
     not fit the type.
     """
-    told, _, size = name.partition(":")
-    kind, *fields = (one.strip() for one in told.split(","))
+    kind, fields, size = _told(name)
     torch.manual_seed(0)
-    model = _model(kind, _FIELDS.get(kind, {}) | dict(_field(name, one) for one in fields))
+    model = _model(kind, _FIELDS.get(kind, {}) | fields)
     size, _, cached = size.partition("@")
     extents = tuple(int(one) for one in size.split("x"))
     key = model.main_input_name
@@ -169,6 +168,13 @@ def forward(name: str) -> tuple[Callable[[Callable[..., Any]], torch.Tensor], to
     if cached:
         return _behind_cache(model.config, given, int(cached), *extents), model.eval()
     return (lambda module: module(**given).last_hidden_state), model.eval()
+
+
+def _told(name: str) -> tuple[str, dict[str, object], str]:
+    """The type, the fields and the size that a MODEL names, with or without spaces behind its commas."""
+    told, _, size = name.partition(":")
+    kind, *fields = (one.strip() for one in told.split(","))
+    return kind, dict(_field(name, one) for one in fields), size
 
 
 def _field(name: str, told: str) -> tuple[str, object]:
