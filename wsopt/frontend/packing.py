@@ -77,8 +77,7 @@ def _padded(region: Region, view: View) -> View:
 
 def _in_lines(region: Region, view: View) -> View:
     """A constant matrix each of whose rows begins with a line: of others every piece that is copied takes two."""
-    whole = view.extents[-1:] and view.extents[-1] * view.dtype.bits % LINE_BITS == 0
-    if whole or not _may_be_padded(region, view):
+    if not _may_be_padded(region, view) or view.extents[1] * view.dtype.bits % LINE_BITS == 0:
         return view
     return _with_room(view, LINE_BITS, Packing.LINES)
 
