@@ -203,8 +203,8 @@ def _round_f32(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> T
 
 def _round_short(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
     """The same, and a sum of whole numbers in f32: what is constant along the stream apart, once a row."""
-    if pool.is_f32(args[0]):
-        return args[0]
+    if (same := _round_f32(pool, args, dtype, node)) is not None:
+        return same
     terms = pool.match(args[0], "add", "sub")
     if terms and _is_whole(pool, args[0]) and pool.streams(terms[0]) != pool.streams(terms[1]):
         parts = (pool.apply(node, "round_f32", t) if isinstance(t, str) else float(t) for t in terms)

@@ -90,8 +90,13 @@ def _may_be_padded(region: Region, view: View) -> bool:
 
 def _with_room(view: View, bits: int, packing: Packing) -> View:
     """A matrix whose rows lie the least multiple of so many bits apart that has room for each."""
-    pitch = math.lcm(bits, view.dtype.bits) // view.dtype.bits
-    return replace(view, strides=(-(-view.extents[1] // pitch) * pitch, 1), packing=packing)
+    return replace(view, strides=(whole_length(view.extents[1], view.dtype, bits), 1), packing=packing)
+
+
+def whole_length(length: int, dtype: DType, bits: int = TMA_BITS) -> int:
+    """The least number of elements of a type that is no less than a length and fills a multiple of so many bits."""
+    step = math.lcm(bits, dtype.bits) // dtype.bits
+    return -(-length // step) * step
 
 
 def _packed(region: Region, source: Source) -> View:

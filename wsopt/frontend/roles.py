@@ -268,8 +268,8 @@ def graph_axes(graph: Graph, *, held: bool = True) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
-    for written in (with_short_axes(graph), with_turned_pairs(graph)):
-        if written is not graph:
+    for write in (with_short_axes, with_turned_pairs):
+        if (written := write(graph)) is not graph:
             # A slice of what a reshape has parted may lie where no kernel reads it: the axis is reduced, or
             # turned, then.
             with contextlib.suppress(LoweringError):

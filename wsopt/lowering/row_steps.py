@@ -76,8 +76,9 @@ class Rows(Maker):
         region, s = self.region, self.s
         members = map(self.member, region.operands)
         # Rows that are read twice come from L2 the second time, as far as they are kept there.
-        lines = self._apart < 1 or any(map(is_turned, region.row_tiles))
-        reads = share * self._fetches * self._apart
+        apart = self._apart
+        lines = apart < 1 or any(map(is_turned, region.row_tiles))
+        reads = share * self._fetches * apart
         own = [(m, round(self._fetched(m.view, m.copy_bytes * reads))) for m in members]
         for consumer in range(s.consumers):
             for m, nbytes in own:

@@ -8,10 +8,10 @@ made of that, which has the room: a slice that leaves out the zeros behind each 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from wsopt.frontend.kinds import NORMS, VIEWS, feeding, is_matmul, is_pointwise
+from wsopt.frontend.packing import whole_length
 from wsopt.graph.types import Graph, Node, TensorType
 from wsopt.tensors.views import TMA_BITS
 
@@ -112,8 +112,7 @@ def begins_anywhere(type_: TensorType) -> bool:
 
 def whole_row(type_: TensorType) -> int:
     """The next length of a row that TMA takes."""
-    step = math.lcm(TMA_BITS, type_.dtype.bits) // type_.dtype.bits
-    return -(-type_.shape[-1] // step) * step
+    return whole_length(type_.shape[-1], type_.dtype)
 
 
 def room(type_: TensorType, pitch: int) -> tuple[int, ...]:

@@ -53,20 +53,6 @@ def tensors(graph: Graph) -> tuple[str, ...]:
     return (*(one.name for one in graph.inputs), *(node.name for node in graph.nodes))
 
 
-def renamed(graph: Graph, names: dict[str, str], name: str) -> Graph:
-    """A graph with other names of its tensors, and of itself, and without words."""
-    inputs = tuple(replace(one, name=names[one.name]) for one in graph.inputs)
-    nodes = tuple(
-        replace(
-            node,
-            name=names[node.name],
-            inputs=tuple(names[x] if isinstance(x, str) else x for x in node.inputs),
-        )
-        for node in graph.nodes
-    )
-    return Graph(name, "", inputs, nodes, tuple(names[one] for one in graph.outputs), graph.deterministic)
-
-
 def pieces_of(web: Web, solid: int) -> Iterator[Piece]:
     """The pieces that compute a set of solid nodes, which differ in the forms of what they read and hand on: first
     everything as it is. Where many tensors have two forms, one at most has the other one, or all have.

@@ -17,6 +17,7 @@ from typing import Any
 
 from wsopt.frontend.kinds import VIEWS, feeding, is_matmul, is_pointwise
 from wsopt.frontend.names import free_name, names_of
+from wsopt.frontend.packing import whole_length
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Node, TensorType, row_major_strides
 from wsopt.lowering.reduced_graph import parse_derived
@@ -135,7 +136,7 @@ def _is_unpitched(graph: Graph, tensor: str, reader: Node) -> bool:
 
 def _step(type_: TensorType) -> int:
     """The fewest elements at whose multiples TMA begins."""
-    return math.lcm(TMA_BITS, type_.dtype.bits) // type_.dtype.bits
+    return whole_length(1, type_.dtype)
 
 
 def _copied(graph: Graph, tensor: str, taken: set[str], nodes: list[dict[str, Any]]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from wsopt.emit.integers import Expression, Integer
 from wsopt.emit.recipe import Check, Packed, Recipe
+from wsopt.frontend.packing import whole_length
 from wsopt.graph.types import DType, Graph, Input, row_major_strides
 from wsopt.tensors.views import LINE_BITS, TMA_BITS, Packing
 
@@ -118,10 +119,9 @@ def _packed(layout: Layout, one: Packed) -> Layout:
         case Packing.TURNED:
             strides = 1, rows
         case Packing.PADDED:
-            strides = -(-length // near) * near, 1
+            strides = whole_length(length, one.dtype), 1
         case Packing.LINES:
-            line = LINE_BITS // one.dtype.bits
-            strides = -(-length // line) * line, 1
+            strides = whole_length(length, one.dtype, LINE_BITS), 1
         case Packing.SPREAD:
             strides = length * near, near
         case Packing.FRAGMENTS:
